@@ -1,4 +1,4 @@
-"""The walk-through of CONTRIBUTING.md, done literally in a copy of the repository: files are written, lines added and
+"""The walk-throughs of CONTRIBUTING.md, done literally in a copy of the repository: files are written, lines added and
 commands run as they stand there."""
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,9 +26,18 @@ class Block:
     """That the text before it names: where a block goes."""
 
 
-def blocks() -> list[Block]:
+WALKS = {
+    "an analysis in ten minutes": ({"python": 3, "diff": 11, "sh": 3}, "cli.md", "lostflops syncs"),
+    "a what-if change": ({"python": 2, "diff": 3, "sh": 1}, "changes.md", "copies=0.5x"),
+    "a rule": ({"python": 2, "diff": 3, "sh": 1}, "rules.md", "## zeroing"),
+    "a trace format": ({"python": 2, "diff": 3, "sh": 1}, "", ""),
+}
+"""How many blocks each has, and what it puts on which page of the reference."""
+
+
+def blocks(title: str) -> list[Block]:
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    walk = text.split("\n## Add an analysis in ten minutes\n")[1].split("\n## ")[0]
+    walk = re.split(r"^## (?!\[)", text.split(f"\n## Add {title}\n")[1], flags=re.MULTILINE)[0]
     found, files = [], ()
     for part in re.split(r"(^```\w+\n.*?^```$)", walk, flags=re.MULTILINE | re.DOTALL):
         if fence := re.fullmatch(r"```(\w+)\n(.*?)```", part, re.DOTALL):
@@ -72,13 +82,19 @@ def programs(tmp_path: Path) -> Path:
     return folder
 
 
+def test_every_walk_through_is_done() -> None:
+    titles = re.findall(r"^## Add (a.*)$", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert set(titles) == set(WALKS)
+
+
 @pytest.mark.slow
-def test_the_walk_through_works_as_it_stands(tmp_path: Path, programs: Path) -> None:
+@pytest.mark.parametrize("title", WALKS)
+def test_the_walk_through_works_as_it_stands(tmp_path: Path, programs: Path, title: str) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(ROOT, copy, ignore=LEFT)
-    done = []
-    for block in blocks():
-        done.append(block.language)
+    done: Counter[str] = Counter()
+    for block in blocks(title):
+        done[block.language] += 1
         if block.language == "sh":
             type_in(copy, block.body, programs)
         elif block.language == "diff":
@@ -87,7 +103,6 @@ def test_the_walk_through_works_as_it_stands(tmp_path: Path, programs: Path) -> 
             new = copy / block.files[-1]
             assert not new.exists(), f"{block.files[-1]} is in the product already: walk through another question"
             new.write_text(block.body, encoding="utf-8")
-    assert done.count("python") == 3
-    assert done.count("diff") == 11
-    assert done.count("sh") == 3
-    assert "lostflops syncs" in (copy / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
+    counts, page, text = WALKS[title]
+    assert done == counts
+    assert text in (copy / "docs" / "reference" / page).read_text(encoding="utf-8") if page else True

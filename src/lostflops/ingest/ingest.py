@@ -23,9 +23,9 @@ from lostflops.ingest.find.captures import (
     left_by_older_attempt,
     of_older_attempts,
 )
-from lostflops.ingest.find.found import Found
 from lostflops.ingest.find.jobs import refuse_several_jobs
 from lostflops.ingest.find.sources import OLDER_WINDOW, Owners, find_sources, place, refuse_conflict, settle_ranks
+from lostflops.ingest.find.trace_file import TraceFile
 from lostflops.ingest.formats.capture import reader as capture
 from lostflops.ingest.formats.kineto import reader as kineto
 from lostflops.ingest.join.agreed_steps import drop_disagreed_steps
@@ -144,15 +144,15 @@ def _place(source: Source) -> tuple[str, int]:
     return place(source.format, source.rank)
 
 
-def _without_superseded(manifest: Manifest, found: Sequence[Found], older: set[str]) -> Manifest:
+def _without_superseded(manifest: Manifest, found: Sequence[TraceFile], older: set[str]) -> Manifest:
     """The run as if it had never had the traces in whose place a folder gives those of other windows."""
     gone = find_superseded([source.path for source in found], manifest.sources) | older
     return structs.replace(manifest, sources=[source for source in manifest.sources if source.path not in gone])
 
 
 def _split_unchanged(
-    found: Sequence[Found], old: Manifest, before: Sequence[Source]
-) -> tuple[list[Source], list[Found]]:
+    found: Sequence[TraceFile], old: Manifest, before: Sequence[Source]
+) -> tuple[list[Source], list[TraceFile]]:
     """Files that the run holds already, and files to read."""
     unchanged, fresh = _compare_with_run(found, old)
     gone = {source.path for source in before} - {source.path for source in old.sources}
@@ -164,7 +164,7 @@ def _split_unchanged(
     return [source for source in unchanged if source.path not in again], fresh
 
 
-def _windows_to_join(unchanged: Sequence[Source], fresh: Sequence[Found], gone: Sequence[Source]) -> set[str]:
+def _windows_to_join(unchanged: Sequence[Source], fresh: Sequence[TraceFile], gone: Sequence[Source]) -> set[str]:
     """Traces that did not change, of ranks that get or lose another window: numbers of events go through all."""
     ranks = {source.claim.rank for source in fresh if source.format in ("", kineto.NAME)}
     ranks |= {trace[0] for source in fresh if (trace := trace_of(source.path.name)) is not None}
@@ -178,7 +178,7 @@ def _windows_to_join(unchanged: Sequence[Source], fresh: Sequence[Found], gone: 
     }
 
 
-def _known_again(old: Manifest, again: set[str], captures: set[str]) -> list[Found]:
+def _known_again(old: Manifest, again: set[str], captures: set[str]) -> list[TraceFile]:
     """Files of the run to read again, whether they were asked for or not."""
     read = {source.rank for source in old.sources if source.path in captures}
     known = {source.path: source for source in old.sources if source.path in again}
@@ -197,12 +197,12 @@ def _is_there(path: Place) -> bool:
     return path.exists() if isinstance(path, Path) else objects_of(path).one(path) is not None
 
 
-def _found_again(path: Place, source: Source) -> Found:
+def _found_again(path: Place, source: Source) -> TraceFile:
     listed = None if isinstance(path, Path) else objects_of(path).one(path)
-    return Found(path=path, format=source.format, claim=RankClaim(source.rank, source.rank_source), listed=listed)
+    return TraceFile(path=path, format=source.format, claim=RankClaim(source.rank, source.rank_source), listed=listed)
 
 
-def _compare_with_run(found: Sequence[Found], old: Manifest) -> tuple[list[Source], list[Found]]:
+def _compare_with_run(found: Sequence[TraceFile], old: Manifest) -> tuple[list[Source], list[TraceFile]]:
     """Files that did not change, and others; where path or time differ, the content decides."""
     by_path: dict[str, list[Source]] = {}
     for source in old.sources:
@@ -212,7 +212,7 @@ def _compare_with_run(found: Sequence[Found], old: Manifest) -> tuple[list[Sourc
         by_content.setdefault((own[0].size, own[0].hash), []).append(own)
     sizes = {source.size for source in old.sources}
     unchanged: list[Source] = []
-    fresh: list[Found] = []
+    fresh: list[TraceFile] = []
     for candidate in found:
         before = by_path.get(str(candidate.path))
         alike = [before] if before is not None and candidate.is_unchanged(before[0]) else []
@@ -226,13 +226,13 @@ def _compare_with_run(found: Sequence[Found], old: Manifest) -> tuple[list[Sourc
     return unchanged, fresh
 
 
-def _may_be(candidate: Found, known: Sequence[Source]) -> bool:
+def _may_be(candidate: TraceFile, known: Sequence[Source]) -> bool:
     """Whether a file of this content claims nothing else than the ranks that were read from it."""
     is_claimed = candidate.claim.rank is None or candidate.claim.rank in {source.rank for source in known}
     return is_claimed and candidate.format == known[0].format
 
 
-def _with_old_rank(candidate: Found, before: Sequence[Source]) -> Found:
+def _with_old_rank(candidate: TraceFile, before: Sequence[Source]) -> TraceFile:
     """A file that does not tell its rank keeps what was assigned to it before, unless it holds more ranks now."""
     claim = candidate.claim
     if claim.rank is not None or len(before) < claim.ranks or candidate.format not in ("", before[0].format):
@@ -240,7 +240,9 @@ def _with_old_rank(candidate: Found, before: Sequence[Source]) -> Found:
     return replace_claim(candidate, claim=RankClaim(before[0].rank, "assigned"))
 
 
-def _refuse_known_conflicts(fresh: Sequence[Found], unchanged: Sequence[Source], old: Manifest, replace: bool) -> None:
+def _refuse_known_conflicts(
+    fresh: Sequence[TraceFile], unchanged: Sequence[Source], old: Manifest, replace: bool
+) -> None:
     """Refuse before anything is read what the claims show already."""
     owners: Owners = {}
     for source in unchanged:

@@ -12,8 +12,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from lostflops.ingest.common.rank_names import rank_in_name
-from lostflops.ingest.find.found import Found
 from lostflops.ingest.find.sources import place
+from lostflops.ingest.find.trace_file import TraceFile
 from lostflops.ingest.tasks import WORK, Task, TaskFile, TaskOutcome, Unclaimed
 from lostflops.store.commit import MOST_SINGLE_RANKS, RANKS_PER_FILE, RunWriter
 from lostflops.store.manifest import Manifest
@@ -45,13 +45,13 @@ class Rounds:
         self._scratch = ""
         self._made = 0
 
-    def carried_out(self, found: Sequence[Found]) -> list[TaskOutcome]:
+    def carried_out(self, found: Sequence[TraceFile]) -> list[TaskOutcome]:
         if self._spread.name is not EngineName.LOCAL or all(one.listed is None for one in found):
             return self._outcomes(found)
         with TemporaryDirectory(prefix="lostflops-") as self._scratch:
             return self._outcomes(found)
 
-    def _outcomes(self, found: Sequence[Found]) -> list[TaskOutcome]:
+    def _outcomes(self, found: Sequence[TraceFile]) -> list[TaskOutcome]:
         tasks = self._tasks(found)
         if not tasks:
             return []
@@ -66,7 +66,7 @@ class Rounds:
     def _done(self, engine: Engine, tasks: list[Task]) -> list[TaskOutcome]:
         return engine.map(WORK, tasks, self._meter.read, self._meter.done)
 
-    def _tasks(self, found: Sequence[Found]) -> list[Task]:
+    def _tasks(self, found: Sequence[TraceFile]) -> list[Task]:
         """One task per file; ranges of ranks where there are so many that one file each would be a burden, and of each
         rank one file in a task."""
         turns = _turns(found)
@@ -141,7 +141,7 @@ class Rounds:
         return kept + self._done(engine, repeated)
 
 
-def _turns(found: Sequence[Found]) -> dict[Place, int]:
+def _turns(found: Sequence[TraceFile]) -> dict[Place, int]:
     """The how-manieth file of its rank each is, as far as claims and names tell."""
     seen: Counter[tuple[str, int]] = Counter()
     turns: dict[Place, int] = {}
@@ -153,7 +153,7 @@ def _turns(found: Sequence[Found]) -> dict[Place, int]:
     return turns
 
 
-def _task_file(found: Found) -> TaskFile:
+def _task_file(found: TraceFile) -> TaskFile:
     claim, listed = found.claim, found.listed
     twin = _task_file(found.twin) if found.twin else None
     if listed is None:
@@ -168,7 +168,7 @@ def _free(one: Unclaimed, taken: set[int]) -> int:
     return next(first for first in count() if taken.isdisjoint(range(first, first + one.ranks)))
 
 
-def _split_into_batches(items: Iterable[Found], size: int) -> Iterator[list[Found]]:
+def _split_into_batches(items: Iterable[TraceFile], size: int) -> Iterator[list[TraceFile]]:
     """itertools.batched, which Python 3.11 does not have."""
     iterator = iter(items)
     while batch := list(islice(iterator, size)):
@@ -178,7 +178,9 @@ def _split_into_batches(items: Iterable[Found], size: int) -> Iterator[list[Foun
 class Meter:
     """Adds up what the workers report; they report from several threads."""
 
-    def __init__(self, found: Sequence[Found], report: Callable[[IngestProgress], None] | None, began: float) -> None:
+    def __init__(
+        self, found: Sequence[TraceFile], report: Callable[[IngestProgress], None] | None, began: float
+    ) -> None:
         self._report = report
         self._began = began
         self._files_total, self._files_done = len(found), 0

@@ -26,7 +26,7 @@ def summarise(summary: IngestSummary, quality: Result | None) -> Result:
     counts = _counts(summary)
     return Result(
         name="ingest",
-        title="Ingested",
+        title="RankRows",
         verdict=_verdict(summary),
         blocks=(counts, skipped) if summary.skipped else (counts,),
         notes=_notes(quality),

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from lostflops.core.errors import BrokenSource
-from lostflops.ingest.common.reader import Ingested, RankClaim, ReadTask
+from lostflops.ingest.common.reader import RankClaim, RankRows, ReadTask
 from lostflops.ingest.common.vocabulary import Vocabulary
 from lostflops.ingest.find.captures import read_instead
 from lostflops.ingest.find.fetched import fetch_object, inspect_file, told_as, upload_parts
@@ -174,7 +174,7 @@ class _Reading:
         self._done.sources += [_source(source_format, file, before.st_size, modified, rank) for rank in found]
 
 
-def _source(source_format: str, file: TaskFile, size: int, modified_ns: int, found: Ingested) -> Source:
+def _source(source_format: str, file: TaskFile, size: int, modified_ns: int, found: RankRows) -> Source:
     return Source(
         path=file.path,
         size=size,

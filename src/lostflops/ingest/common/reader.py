@@ -38,8 +38,8 @@ class ReadTask:
 
 
 @dataclass(slots=True, kw_only=True)
-class Ingested:
-    """What a file told about a rank of its, and how many rows were written by table."""
+class RankRows:
+    """What a file says about one of its ranks, and how many rows it has in each table."""
 
     rank: int
     rank_source: str
@@ -64,5 +64,5 @@ class Reader(Protocol):
     def rank_claim(self, path: Path) -> RankClaim:
         """The file's rank, of several the lowest."""
 
-    def ingest(self, job: ReadTask) -> list[Ingested]:
+    def ingest(self, job: ReadTask) -> list[RankRows]:
         """Read the file and write the parts of its ranks, mostly one."""

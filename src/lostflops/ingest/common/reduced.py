@@ -24,7 +24,7 @@ from msgspec import Meta
 
 from lostflops._version import __version__
 from lostflops.core.errors import BrokenSource
-from lostflops.ingest.common.reader import Ingested, ReadTask
+from lostflops.ingest.common.reader import RankRows, ReadTask
 from lostflops.store.parts import PartFile
 from lostflops.store.tables import (
     COLLECTIVES,
@@ -100,7 +100,7 @@ def told_by(path: Path) -> ReducedTrace:
         return _read_header(path, archive)
 
 
-def adopt(job: ReadTask, source_format: str) -> list[Ingested]:
+def adopt(job: ReadTask, source_format: str) -> list[RankRows]:
     """Take the rows of a reduced trace as they are; BrokenSource says what is wrong with it, and nothing is taken."""
     with job.path.open("rb") as file, _open_archive(job.path, file) as archive:
         told = _read_header(job.path, archive)
@@ -133,8 +133,8 @@ def _take(job: ReadTask, told: ReducedTrace, archive: zipfile.ZipFile) -> None:
                 file.unlink(missing_ok=True)
 
 
-def _build_ingested(told: ReducedTrace, digest: str) -> Ingested:
-    return Ingested(
+def _build_ingested(told: ReducedTrace, digest: str) -> RankRows:
+    return RankRows(
         rank=told.rank,
         rank_source=told.rank_source,
         digest=digest,

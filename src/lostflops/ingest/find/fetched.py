@@ -10,8 +10,8 @@ from typing import Final
 
 from lostflops.core.errors import BrokenSource, SourceError
 from lostflops.ingest.common.reader import RankClaim
-from lostflops.ingest.find.found import UNRECOGNISED
 from lostflops.ingest.find.sources import recognise_format, unknown_format
+from lostflops.ingest.find.trace_file import UNRECOGNISED
 from lostflops.ingest.formats import READERS, pipeline_schedule
 from lostflops.store.objects import in_parallel, objects_of
 from lostflops.store.parquet import ParquetWriter

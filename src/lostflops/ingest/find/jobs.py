@@ -21,7 +21,7 @@ from lostflops.core.errors import SeveralJobs
 from lostflops.core.units import pluralise
 from lostflops.ingest.common import reduced
 from lostflops.ingest.common.byte_stream import ByteStream
-from lostflops.ingest.find.found import Found
+from lostflops.ingest.find.trace_file import TraceFile
 from lostflops.ingest.formats.kineto import reader as kineto
 
 _HEAD: Final = 256 << 10
@@ -46,7 +46,7 @@ class TraceHead:
     """Of its first event in us, to put runs of one folder in order."""
 
 
-def refuse_several_jobs(found: Sequence[Found], arguments: Sequence[str | Path]) -> None:
+def refuse_several_jobs(found: Sequence[TraceFile], arguments: Sequence[str | Path]) -> None:
     """Raise `SeveralJobs` with the command for each job, where traces are of several."""
     traces = [_trace(one) for one in _foreign(found)]
     if _are_one_job(traces):
@@ -63,7 +63,7 @@ def refuse_several_jobs(found: Sequence[Found], arguments: Sequence[str | Path])
     raise SeveralJobs(f"{where} has traces of {len(jobs):,} jobs. Ingest each into its own run:\n{shown}{more}")
 
 
-def _foreign(found: Sequence[Found]) -> list[Found]:
+def _foreign(found: Sequence[TraceFile]) -> list[TraceFile]:
     """Return the profiler's own files, which nothing but their content ties to a job."""
     raw = [
         one
@@ -79,7 +79,7 @@ def _foreign(found: Sequence[Found]) -> list[Found]:
     return [one for one in raw if one.claim.rank is not None and claims[one.claim.rank] > 1]
 
 
-def _trace(one: Found) -> TraceHead:
+def _trace(one: TraceFile) -> TraceHead:
     path = Path(str(one.path))
     head = next(ByteStream(path, block=_HEAD).blocks(), b"")[:_HEAD]
     event = _EVENT.search(head)

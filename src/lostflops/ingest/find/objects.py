@@ -16,7 +16,7 @@ from lostflops.core.errors import UsageError
 from lostflops.ingest.common.rank_names import rank_in_name
 from lostflops.ingest.common.reader import RankClaim
 from lostflops.ingest.find.captures import is_collectors
-from lostflops.ingest.find.found import NO_TRACE, UNCLAIMED, Found
+from lostflops.ingest.find.trace_file import NO_TRACE, UNCLAIMED, TraceFile
 from lostflops.ingest.formats.capture import reader as capture
 from lostflops.store.objects import Listed, Objects, objects_of
 from lostflops.store.places import Address, unsafe
@@ -27,7 +27,7 @@ _OF_RUN: Final = re.compile(
 )
 
 
-def found_objects(argument: Address) -> tuple[list[Found], list[Skipped]]:
+def found_objects(argument: Address) -> tuple[list[TraceFile], list[Skipped]]:
     """Objects of an address: itself, all below it, or those that match it; and names that can be no file here."""
     objects = objects_of(argument)
     named, searched = _named_and_searched(argument, objects)
@@ -69,10 +69,10 @@ def _traces_of(folder: Address, listed: Sequence[Listed]) -> Iterator[Listed]:
             yield one
 
 
-def _build_found(listed: Listed, is_named: bool) -> Found:
+def _build_found(listed: Listed, is_named: bool) -> TraceFile:
     """What its name tells; the rest is seen by whoever fetches it."""
     name = listed.address.name
     rank = rank_in_name(name)
     claim = UNCLAIMED if rank is None else RankClaim(rank, "file name")
     source_format = capture.NAME if name.endswith(SUFFIX) else ""
-    return Found(path=listed.address, format=source_format, claim=claim, is_named=is_named, listed=listed)
+    return TraceFile(path=listed.address, format=source_format, claim=claim, is_named=is_named, listed=listed)

@@ -16,8 +16,8 @@ from lostflops.ingest.common.byte_stream import ByteStream
 from lostflops.ingest.common.rank_names import process_in_name, rank_in_name
 from lostflops.ingest.common.reader import RankClaim
 from lostflops.ingest.find.captures import MOST_WINDOWS, is_collectors, other_windows, raw_twins, read_instead
-from lostflops.ingest.find.found import NO_TRACE, UNCLAIMED, UNRECOGNISED, Found
 from lostflops.ingest.find.objects import found_objects
+from lostflops.ingest.find.trace_file import NO_TRACE, UNCLAIMED, UNRECOGNISED, TraceFile
 from lostflops.ingest.formats import READERS
 from lostflops.ingest.formats.capture import reader as capture
 from lostflops.ingest.formats.kineto import reader as kineto
@@ -30,14 +30,14 @@ OLDER_WINDOW = f"its rank has {MOST_WINDOWS} newer windows, and a run uses at mo
 
 def find_sources(
     arguments: Sequence[str | Path], known_sources: Sequence[Source] = ()
-) -> tuple[list[Found], list[tuple[str, str]]]:
+) -> tuple[list[TraceFile], list[tuple[str, str]]]:
     """Files to ingest in order of path, and files in folders that no reader knows, each with a reason.
 
     A file that is named and not recognised is an error; one that merely lies in a folder is skipped. Files that were
     read before and did not change since are not opened.
     """
     before = {source.path: source for source in known_sources}
-    found: list[Found] = []
+    found: list[TraceFile] = []
     listed, skipped = _list_files(arguments)
     for candidate in listed:
         path = candidate.path
@@ -65,9 +65,9 @@ def find_sources(
     return sorted((one for one in found if one not in older), key=_by_path), skipped
 
 
-def _older_windows(found: Sequence[Found]) -> list[Found]:
+def _older_windows(found: Sequence[TraceFile]) -> list[TraceFile]:
     """Files in folders beyond the newest that a run takes of one rank: a profiler may leave one every few steps."""
-    windows: dict[object, list[Found]] = {}
+    windows: dict[object, list[TraceFile]] = {}
     for one in found:
         whose = one.claim.rank if one.claim.rank is not None else _process(one)
         if one.format == kineto.NAME and not one.is_named and whose is not None:
@@ -76,7 +76,7 @@ def _older_windows(found: Sequence[Found]) -> list[Found]:
     return [one for own in newest_first for one in own[MOST_WINDOWS:]]
 
 
-def _by_path(found: Found) -> tuple[bool, tuple[str, ...]]:
+def _by_path(found: TraceFile) -> tuple[bool, tuple[str, ...]]:
     return isinstance(found.path, Address), tuple(str(found.path).split("/"))
 
 
@@ -90,9 +90,9 @@ def _advice(path: Place) -> str:
     return "Give a trace exported by torch.profiler, or a Flight Recorder dump."
 
 
-def _list_files(arguments: Sequence[str | Path]) -> tuple[list[Found], list[tuple[str, str]]]:
+def _list_files(arguments: Sequence[str | Path]) -> tuple[list[TraceFile], list[tuple[str, str]]]:
     """Files to look at, and those left out: windows of a capture folder, and what can be no file."""
-    listed: dict[Place, Found] = {}
+    listed: dict[Place, TraceFile] = {}
     skipped: list[tuple[str, str]] = []
     for argument in arguments:
         address = remote(argument)
@@ -101,7 +101,7 @@ def _list_files(arguments: Sequence[str | Path]) -> tuple[list[Found], list[tupl
             skipped += unusable
         else:
             more = [
-                Found(path=utf8(path), format="", claim=UNCLAIMED, is_named=is_named)
+                TraceFile(path=utf8(path), format="", claim=UNCLAIMED, is_named=is_named)
                 for path, is_named in _expand(str(argument))
             ]
         for one in more:
@@ -152,11 +152,11 @@ def recognise_format(path: Path) -> str | None:
     return next((name for name, reader in READERS.items() if reader.recognises(head, path)), None)
 
 
-def settle_ranks(found: Sequence[Found], taken: set[int]) -> list[Found]:
+def settle_ranks(found: Sequence[TraceFile], taken: set[int]) -> list[TraceFile]:
     """Give each file without a rank the lowest free one, or as many in a row as it holds; files of a process one."""
     used = taken | {source.claim.rank for source in found if source.claim.rank is not None}
     by_process = {process: one.claim.rank for one in found if (process := _process(one)) and one.claim.rank is not None}
-    settled: list[Found] = []
+    settled: list[TraceFile] = []
     for source in found:
         rank, process = source.claim.rank, _process(source)
         if rank is None and process is not None:
@@ -171,7 +171,7 @@ def settle_ranks(found: Sequence[Found], taken: set[int]) -> list[Found]:
     return settled
 
 
-def _process(source: Found) -> str | None:
+def _process(source: TraceFile) -> str | None:
     """The process that a profiler's file names, where it can have several files."""
     return process_in_name(source.path.name) if source.format == kineto.NAME else None
 

@@ -22,7 +22,7 @@ from lostflops.core.errors import BrokenSource
 from lostflops.ingest.common.byte_stream import ByteStream
 from lostflops.ingest.common.columns import NULL, Columns
 from lostflops.ingest.common.rank_names import rank_in_name
-from lostflops.ingest.common.reader import Ingested, RankClaim, ReadTask
+from lostflops.ingest.common.reader import RankClaim, RankRows, ReadTask
 from lostflops.store.parquet import ColumnData, ConstantColumn
 from lostflops.store.tables import EVENTS, LANES, PASSES, STATS, STEPS, TableSchema
 
@@ -84,7 +84,7 @@ def rank_claim(path: Path) -> RankClaim:
     return RankClaim(named, "file name") if named is not None else RankClaim(None, "assigned")
 
 
-def ingest(job: ReadTask) -> list[Ingested]:
+def ingest(job: ReadTask) -> list[RankRows]:
     stream = ByteStream(job.path, job.on_read)
     iterations = _iterations(stream)
     sizes = _sizes(job.path.with_name(_CONFIG))
@@ -107,7 +107,7 @@ def ingest(job: ReadTask) -> list[Ingested]:
         job.parts.put(table, rank, rows[table.name], columns)
     world_size = sizes.world_size if sizes is not None else None
     return [
-        Ingested(
+        RankRows(
             rank=rank,
             rank_source=rank_source,
             digest=stream.digest,

@@ -9,7 +9,7 @@ from lostflops.ingest.common import safe_pickle
 from lostflops.ingest.common.byte_stream import ByteStream
 from lostflops.ingest.common.columns import Texts
 from lostflops.ingest.common.rank_names import rank_in_name
-from lostflops.ingest.common.reader import Ingested, RankClaim, ReadTask
+from lostflops.ingest.common.reader import RankClaim, RankRows, ReadTask
 from lostflops.ingest.common.vocabulary import Vocabulary
 from lostflops.ingest.formats.allocator.dump import (
     LIMITS,
@@ -44,7 +44,7 @@ def rank_claim(path: Path) -> RankClaim:
     return RankClaim(rank, "assigned" if rank is None else "file name")
 
 
-def ingest(job: ReadTask) -> list[Ingested]:
+def ingest(job: ReadTask) -> list[RankRows]:
     stream = ByteStream(job.path, job.on_read)
     document = safe_pickle.loads(_read_all(stream), job.path.name, LIMITS)
     rank, rank_source = job.claim[:2]
@@ -76,7 +76,7 @@ def ingest(job: ReadTask) -> list[Ingested]:
     stat_columns: dict[str, ColumnData] = {"format": ConstantColumn(NAME)}
     stat_columns |= {name: [row[i] for row in stats] for i, name in enumerate(("what", "effect", "count", "reason"))}
     put(STATS, len(stats), stat_columns)
-    return [Ingested(rank=rank, rank_source=rank_source, digest=stream.digest, rows=rows)]
+    return [RankRows(rank=rank, rank_source=rank_source, digest=stream.digest, rows=rows)]
 
 
 def _read_all(stream: ByteStream) -> bytes:

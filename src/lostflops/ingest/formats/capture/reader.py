@@ -11,7 +11,7 @@ from typing import Final
 from lostflops.collect import capture
 from lostflops.core.errors import BrokenSource
 from lostflops.ingest.common.byte_stream import ByteStream
-from lostflops.ingest.common.reader import Ingested, RankClaim, ReadTask
+from lostflops.ingest.common.reader import RankClaim, RankRows, ReadTask
 from lostflops.ingest.formats.capture.rank import RankCapture
 
 NAME: Final = "capture"
@@ -36,7 +36,7 @@ def rank_claim(path: Path) -> RankClaim:
     return RankClaim(int(named[1]), "file name") if named else RankClaim(None, "assigned")
 
 
-def ingest(job: ReadTask) -> list[Ingested]:
+def ingest(job: ReadTask) -> list[RankRows]:
     stream = ByteStream(job.path, job.on_read)
     reader = capture.FrameReader()
     ranks: dict[int, RankCapture] = {}
@@ -68,9 +68,9 @@ def _first_attempt(path: Path) -> int:
     return 0 if _OF_RANK.fullmatch(path.name) else (zlib.crc32(path.name.encode()) & 0xFFFFF) << 10
 
 
-def _build_ingested(rank: RankCapture, digest: str) -> Ingested:
+def _build_ingested(rank: RankCapture, digest: str) -> RankRows:
     told = rank.told
-    found = Ingested(rank=rank.rank, rank_source="recorded", digest=digest, rows=rank.rows)
+    found = RankRows(rank=rank.rank, rank_source="recorded", digest=digest, rows=rank.rows)
     if told is not None:
         found.host, found.world_size, found.backend = told.host, told.world_size, told.backend
         found.device = None if told.device == "cpu" else told.device_name

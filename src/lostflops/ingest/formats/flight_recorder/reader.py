@@ -6,7 +6,7 @@ from typing import Final
 
 from lostflops.core.errors import BrokenSource
 from lostflops.ingest.common.byte_stream import ByteStream
-from lostflops.ingest.common.reader import Ingested, RankClaim, ReadTask
+from lostflops.ingest.common.reader import RankClaim, RankRows, ReadTask
 from lostflops.ingest.formats.flight_recorder import dump as flight_dump
 from lostflops.store.parquet import ColumnData, ConstantColumn
 from lostflops.store.tables import FLIGHT, GROUPS, STATS, TableSchema
@@ -27,7 +27,7 @@ def rank_claim(path: Path) -> RankClaim:
     return RankClaim(rank, source or "assigned")
 
 
-def ingest(job: ReadTask) -> list[Ingested]:
+def ingest(job: ReadTask) -> list[RankRows]:
     stream = ByteStream(job.path, job.on_read)
     data = b""
     for block in stream.blocks():
@@ -57,7 +57,7 @@ def ingest(job: ReadTask) -> list[Ingested]:
         rows[table.name] = max(len(column) for column in columns.values() if isinstance(column, list))
         job.parts.put(table, rank, rows[table.name], columns)
     return [
-        Ingested(
+        RankRows(
             rank=rank,
             rank_source=rank_source,
             digest=stream.digest,

@@ -11,7 +11,7 @@ from lostflops.core.errors import BrokenSource
 from lostflops.ingest.common import reduced
 from lostflops.ingest.common.byte_stream import ByteStream
 from lostflops.ingest.common.rank_names import host_in_name, rank_in_name
-from lostflops.ingest.common.reader import Clean, Ingested, RankClaim, ReadTask
+from lostflops.ingest.common.reader import Clean, RankClaim, RankRows, ReadTask
 from lostflops.ingest.common.vocabulary import Vocabulary
 from lostflops.ingest.formats.kineto.inferred_steps import infer_steps
 from lostflops.ingest.formats.kineto.json_array import JsonArray
@@ -66,7 +66,7 @@ def _rank_at_the_end(path: Path) -> int | None:
     return int(found[1]) if found else None
 
 
-def ingest(job: ReadTask) -> list[Ingested]:
+def ingest(job: ReadTask) -> list[RankRows]:
     """Read a trace to its end, or as far as it can be read, and write its rank's part."""
     if reduced.is_reduced(job.path):
         return reduced.adopt(job, NAME)
@@ -83,7 +83,7 @@ def ingest(job: ReadTask) -> list[Ingested]:
         part.write(recording)
         info = _distributed_info(recording.document)
         device_index = _main_device(recording, part.device_rows_by_lane)
-        told = Ingested(
+        told = RankRows(
             rank=rank,
             rank_source=rank_source,
             host=_text(recording.document.get("host_name")) or host_in_name(job.path.name),

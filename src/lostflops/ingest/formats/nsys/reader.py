@@ -10,7 +10,7 @@ from lostflops.core.errors import BrokenSource
 from lostflops.ingest.common.byte_stream import ByteStream
 from lostflops.ingest.common.columns import whole_or_none
 from lostflops.ingest.common.rank_names import rank_in_name
-from lostflops.ingest.common.reader import Ingested, RankClaim, ReadTask
+from lostflops.ingest.common.reader import RankClaim, RankRows, ReadTask
 from lostflops.ingest.formats.nsys.device import DeviceRows
 from lostflops.ingest.formats.nsys.file import MAGIC, NsysFile, is_plain, open_export
 from lostflops.ingest.formats.nsys.host import HostRows
@@ -67,7 +67,7 @@ def _claim(file: NsysFile, path: Path, count: int) -> RankClaim:
     return RankClaim(named, "file name") if named is not None else RankClaim(None, "assigned")
 
 
-def ingest(job: ReadTask) -> list[Ingested]:
+def ingest(job: ReadTask) -> list[RankRows]:
     stream = ByteStream(job.path, job.on_read)
     with open_export(job.path, stream, job.spool_folder) as file:
         places = ProcessDevices(file)
@@ -86,11 +86,11 @@ def ingest(job: ReadTask) -> list[Ingested]:
                 rank.recording.close()
 
 
-def _write_ranks(job: ReadTask, file: NsysFile, ranks: Sequence[NsysRank], digest: str) -> list[Ingested]:
+def _write_ranks(job: ReadTask, file: NsysFile, ranks: Sequence[NsysRank], digest: str) -> list[RankRows]:
     assert job.claim.rank is not None
     base, host = base_time(file, min(rank.first for rank in ranks)), host_name(file)
     recorded = recorded_rank(file) if len(ranks) == 1 else None
-    told: list[Ingested] = []
+    told: list[RankRows] = []
     for number, found in enumerate(ranks, start=job.claim.rank):
         found.recording.base_time = base
         if job.claim.source == "assigned":
@@ -98,7 +98,7 @@ def _write_ranks(job: ReadTask, file: NsysFile, ranks: Sequence[NsysRank], diges
         part = RankPart(job.parts, number, NAME, NSYS_OBSERVATIONS)
         part.write(found.recording)
         told.append(
-            Ingested(
+            RankRows(
                 rank=number,
                 rank_source=job.claim.source,
                 digest=digest,

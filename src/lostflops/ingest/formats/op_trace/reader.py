@@ -19,7 +19,7 @@ import numpy as np
 from lostflops.core.errors import BrokenSource
 from lostflops.ingest.common.byte_stream import ByteStream
 from lostflops.ingest.common.columns import NULL
-from lostflops.ingest.common.reader import Ingested, RankClaim, ReadTask
+from lostflops.ingest.common.reader import RankClaim, RankRows, ReadTask
 from lostflops.ingest.formats.op_trace.rank import Ns, OpRank, OpTypes, Rows
 from lostflops.ingest.formats.op_trace.roles import RoleLayout, StagePlace
 from lostflops.store.parquet import scan
@@ -73,14 +73,14 @@ def rank_claim(path: Path) -> RankClaim:
     return RankClaim(rank, "recorded") if isinstance(rank, int) else RankClaim(None, "assigned")
 
 
-def ingest(job: ReadTask) -> list[Ingested]:
+def ingest(job: ReadTask) -> list[RankRows]:
     stream = ByteStream(job.path, job.on_read)
     stream.drain()
     with _connection() as connection:
         return list(_write(job, connection, stream.digest))
 
 
-def _write(job: ReadTask, connection: duckdb.DuckDBPyConnection, digest: str) -> Iterator[Ingested]:
+def _write(job: ReadTask, connection: duckdb.DuckDBPyConnection, digest: str) -> Iterator[RankRows]:
     with _damage_told(job.path):
         connection.execute(_OPS.format(file=scan([job.path]), longest=_LONGEST))
         layout, sizes = _layout(job.path, connection)
@@ -95,7 +95,7 @@ def _write(job: ReadTask, connection: duckdb.DuckDBPyConnection, digest: str) ->
             ops["start"] += zeros[np.searchsorted(steps, ops["step"])]
             part = OpRank(job.parts, types, layout, rank)
             part.write(ops, losses[rank])
-            yield Ingested(
+            yield RankRows(
                 rank=rank,
                 rank_source="recorded",
                 digest=digest,

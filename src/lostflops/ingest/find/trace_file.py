@@ -17,7 +17,7 @@ UNCLAIMED: Final = RankClaim(None, "assigned")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class TraceFile:
     """A file in a known format; `claim.rank` is None when nothing tells it."""
 
     path: Place
@@ -27,7 +27,7 @@ class Found:
     is_named: bool = False
     listed: Listed | None = None
     """As it was listed, of a file in an object store."""
-    twin: Found | None = None
+    twin: TraceFile | None = None
     """Of a reduced trace the raw one, which is read where this one is broken."""
 
     @property
