@@ -383,7 +383,7 @@ class TrainingRun:
             markdown.write(card(report), text)
             page = Path(folder) / "lostflops-report.html"
             self.page(page)
-            summary = Summary(self.stored.called, metrics(report), series(self.stored), text.getvalue(), page)
+            summary = Summary(self.stored.name, metrics(report), series(self.stored), text.getvalue(), page)
             return log(tracker, summary, where)
 
     def close(self) -> None:

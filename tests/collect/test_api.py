@@ -251,7 +251,7 @@ def test_a_collector_that_stops_leaves_no_profiler_on(tmp_path: Path, how: str) 
                 current.recorder._obey({"kind": "overhead", "step": 6, "own_share": 1.0, "level": OFF, "reason": ""})
             elif number == 6:
                 for _ in range(20):
-                    current.recorder.failed(ValueError())
+                    current.recorder.count_failure(ValueError())
             assert torch._C._autograd._profiler_enabled() == (2 <= number < 6)
     assert [record["state"] for record in records(tmp_path, "window")[0]][:3] == ["planned", "started", "stopped"]
 

@@ -47,12 +47,12 @@ time.sleep(1.5)
 def test_use_of_the_core() -> None:
     """A thread that sleeps uses no CPU time; memory that is touched faults once a page."""
     usage = ThreadUsage()
-    if usage.taken()["cpu"] is None:
+    if usage.take()["cpu"] is None:
         pytest.skip("this kernel keeps no scheduler statistics")
     time.sleep(0.1)
-    asleep = usage.taken()
+    asleep = usage.take()
     held = bytearray(40_000_000)
-    touched = usage.taken()
+    touched = usage.take()
     usage.close()
     assert len(held) == 40_000_000
     assert asleep["cpu"] is not None
@@ -64,7 +64,7 @@ def test_use_of_the_core() -> None:
 
 def test_no_scheduler_statistics(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lostflops.collect.thread_usage._open", lambda thread: -1)
-    found = ThreadUsage().taken()
+    found = ThreadUsage().take()
     assert found["cpu"] is None
     assert found["queued"] is None
     assert found["faults"] is not None
@@ -77,8 +77,8 @@ def test_nested_saves_count_once_and_evaluations_from_first_to_last() -> None:
     for action, now in ((told.evaluation_begins, 60), (told.evaluation_ended, 70), (told.evaluation_begins, 80)):
         action(now)
     told.evaluation_ended(95)
-    assert told.taken() == {"saving": 40, "evaluating": 35}
-    assert told.taken() == {"saving": 0, "evaluating": 0}
+    assert told.take() == {"saving": 40, "evaluating": 35}
+    assert told.take() == {"saving": 0, "evaluating": 0}
 
 
 def test_modes_are_recorded_when_they_are_first_on() -> None:

@@ -42,23 +42,23 @@ def watched() -> Iterator[Garbage]:
 def test_a_collection_is_counted_once(watched: Garbage) -> None:
     gc.collect()
     gc.collect()
-    pauses, count = watched.taken()
+    pauses, count = watched.take()
     assert pauses > 0
     assert count == 2
-    assert watched.taken() == (0, 0)
+    assert watched.take() == (0, 0)
 
 
 def test_those_of_other_threads_are_not(watched: Garbage) -> None:
     other = threading.Thread(target=gc.collect)
     other.start()
     other.join()
-    assert watched.taken() == (0, 0)
+    assert watched.take() == (0, 0)
 
 
 def test_nothing_is_watched_afterwards(watched: Garbage) -> None:
     watched.leave()
     gc.collect()
-    assert watched.taken() == (0, 0)
+    assert watched.take() == (0, 0)
     watched.leave()
 
 

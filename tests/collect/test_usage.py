@@ -23,8 +23,8 @@ def test_a_descriptor_that_the_program_closed_is_not_closed_again(tmp_path: Path
     os.close(number)
     own = os.open(tmp_path / "own", os.O_CREAT | os.O_RDWR)
     assert own == number, "the program's file has the same number"
-    assert usage.taken()["cpu"] is None
-    assert usage.taken()["cpu"] is None
+    assert usage.take()["cpu"] is None
+    assert usage.take()["cpu"] is None
     usage.close()
     assert os.write(own, b"still open") == 10
     os.close(own)

@@ -136,7 +136,7 @@ def test_a_short_job_keeps_what_of_its_window_it_came_to(tmp_path: Path) -> None
 def test_auto_moves_behind_compilation_on_all_ranks(tmp_path: Path) -> None:
     first, other = Training(tmp_path), Training(tmp_path, rank=3)
     for step in range(6):
-        first.windows.compiled(step)
+        first.windows.note_compilation(step)
         first.run(step + 1)
     first.run(40)
     other.run(40)

@@ -48,7 +48,7 @@ def record(
         reducer=sys.executable,
         keep_raw=keep_raw,
     )
-    return JobRecording(wanted.checked())
+    return JobRecording(wanted.check())
 
 
 def step() -> None:

@@ -35,7 +35,7 @@ class Garbage:
             self._count += 1
             self._began = -1
 
-    def taken(self) -> tuple[int, int]:
+    def take(self) -> tuple[int, int]:
         """Time and number of collections since this was last asked."""
         found = self._spent, self._count
         self._spent = self._count = 0

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def install(recorder: Recorder) -> None:
     watched = _Optimizers(recorder)
-    skip_tracing(_Optimizers.begins, _Optimizers.ended, _Optimizers.open, _Optimizers.close, with_callees=True)
+    skip_tracing(_Optimizers.begins, _Optimizers.on_end, _Optimizers.open, _Optimizers.close, with_callees=True)
     skip_tracing(type(recorder).enter, type(recorder).leave, type(recorder).run_guarded, with_callees=True)
     skip_tracing(type(recorder).training, type(recorder).updates, type(recorder).handed_over, with_callees=True)
     skip_tracing(
@@ -34,7 +34,7 @@ def install(recorder: Recorder) -> None:
     recorder.interludes.watch(recorder)
     hooks = recorder.hooks
     hooks.append(optimizers.register_optimizer_step_pre_hook(watched.begins).remove)
-    hooks.append(optimizers.register_optimizer_step_post_hook(watched.ended).remove)
+    hooks.append(optimizers.register_optimizer_step_post_hook(watched.on_end).remove)
     hooks.append(_wrap(torch.autograd, "backward", lambda original: _backward(recorder, original)))
     for what, watch in _further_places(recorder, watched).items():
         try:
@@ -72,15 +72,15 @@ def watch_modules(recorder: Recorder, modules: list[Any]) -> list[Callable[[], N
                 recorder.evaluates()
             recorder.enter(FORWARD)
 
-    def ended(_: Any) -> None:
+    def on_end(_: Any) -> None:
         if not torch.compiler.is_compiling():
             recorder.leave()
             if not torch.is_grad_enabled():
                 recorder.on_evaluation_end()
 
-    skip_tracing(begins, ended, ModuleHook.__call__, with_callees=True)
+    skip_tracing(begins, on_end, ModuleHook.__call__, with_callees=True)
     handles = [module.register_forward_pre_hook(ModuleHook(begins, with_inputs=True)) for module in modules]
-    handles += [module.register_forward_hook(ModuleHook(ended), always_call=True) for module in modules]
+    handles += [module.register_forward_hook(ModuleHook(on_end), always_call=True) for module in modules]
     return [handle.remove for handle in handles]
 
 
@@ -97,7 +97,7 @@ class _Optimizers:
         if not torch.compiler.is_compiling():
             self.open("step", optimizer)
 
-    def ended(self, optimizer: Any, *_: Any) -> None:
+    def on_end(self, optimizer: Any, *_: Any) -> None:
         if not torch.compiler.is_compiling():
             self.close("step", optimizer)
 

@@ -52,7 +52,7 @@ class Interludes:
         if self._first >= 0:
             self._last = now
 
-    def taken(self) -> dict[str, int]:
+    def take(self) -> dict[str, int]:
         """Return the time of both since this was last asked, by column of table `timings`, in ns."""
         found = {"saving": self._saving, "evaluating": max(self._last - self._first, 0)}
         self._saving, self._first, self._last = 0, -1, -1
@@ -78,13 +78,13 @@ def watch_inner(recorder: Recorder, modules: list[Any]) -> list[Callable[[], Non
         if not torch.is_grad_enabled() and not torch.compiler.is_compiling():
             recorder.evaluates()
 
-    def ended(_: Any) -> None:
+    def on_end(_: Any) -> None:
         if not torch.is_grad_enabled() and not torch.compiler.is_compiling():
             recorder.on_evaluation_end()
 
-    skip_tracing(begins, ended, ModuleHook.__call__, with_callees=True)
+    skip_tracing(begins, on_end, ModuleHook.__call__, with_callees=True)
     handles = [module.register_forward_pre_hook(ModuleHook(begins)) for module in inner]
-    handles += [module.register_forward_hook(ModuleHook(ended), always_call=True) for module in inner]
+    handles += [module.register_forward_hook(ModuleHook(on_end), always_call=True) for module in inner]
     return [handle.remove for handle in handles]
 
 

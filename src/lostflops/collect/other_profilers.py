@@ -41,7 +41,7 @@ class OtherProfilers:
         self._begun = len(self._active)
         self._folders: dict[str, None] = {}
         _wrap("_prepare_trace", before=self._begins)
-        _wrap("__exit__", after=self._ended)
+        _wrap("__exit__", after=self._forget)
         _watch_exports(self._on_export)
 
     @property
@@ -85,7 +85,7 @@ class OtherProfilers:
             if not target.name.startswith(".") and len(self._folders) < _MOST_FOLDERS:
                 self._folders.setdefault(str(target.parent))
 
-    def _ended(self, profile: Any) -> None:
+    def _forget(self, profile: Any) -> None:
         self._active.discard(profile)
 
 
@@ -107,18 +107,18 @@ def _watch_exports(exported: Callable[[Any], None]) -> None:
     original = kind.export_chrome_trace
 
     @functools.wraps(original)
-    def wrapped(self: Any, path: Any, *arguments: Any, **named: Any) -> Any:
+    def export(self: Any, path: Any, *arguments: Any, **named: Any) -> Any:
         exported(path)
         return original(self, path, *arguments, **named)
 
-    kind.export_chrome_trace = wrapped
+    kind.export_chrome_trace = export
 
 
 def _wrap(name: str, before: Callable[[Any], None] | None = None, after: Callable[[Any], None] | None = None) -> None:
     original = getattr(_Profile, name)
 
     @functools.wraps(original)
-    def wrapped(self: Any, *arguments: Any) -> Any:
+    def wrapper(self: Any, *arguments: Any) -> Any:
         if before is not None:
             before(self)
         try:
@@ -127,4 +127,4 @@ def _wrap(name: str, before: Callable[[Any], None] | None = None, after: Callabl
             if after is not None:
                 after(self)
 
-    setattr(_Profile, name, wrapped)
+    setattr(_Profile, name, wrapper)

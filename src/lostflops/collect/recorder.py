@@ -102,7 +102,7 @@ class Recorder:
             action(now)
             self.clock.step.own += time.monotonic_ns() - now - self._not_own
         except Exception as error:  # noqa: BLE001
-            self.failed(error)
+            self.count_failure(error)
 
     def updates(self, optimizer: Any) -> None:
         """An optimizer's step begins, on any thread; one inside a backward pass may be on the engine's."""
@@ -115,7 +115,7 @@ class Recorder:
             if threading.get_ident() != self._thread:
                 self.clock.updated_elsewhere()
         except Exception as error:  # noqa: BLE001
-            self.failed(error)
+            self.count_failure(error)
 
     def handed_over(self, batch: Any, *, is_counted: bool = True) -> None:
         """A loader gave the program this batch; `is_counted` where its samples are not known yet."""
@@ -194,7 +194,7 @@ class Recorder:
         self._roots = [weakref.ref(root) for root in found]
         return found
 
-    def failed(self, error: Exception) -> None:
+    def count_failure(self, error: Exception) -> None:
         """Count an error of our own; too many of them and we stop."""
         try:
             self._errors += 1
@@ -239,7 +239,7 @@ class Recorder:
             try:
                 last()
             except Exception as error:  # noqa: BLE001
-                self.failed(error)
+                self.count_failure(error)
         self.put({"kind": "end", "wall": self.wall(), "reason": "exit"})
         self.writer.close()
 
@@ -265,7 +265,7 @@ class Recorder:
                 self._begin()
             return found
         except Exception as own:  # noqa: BLE001
-            self.failed(own)
+            self.count_failure(own)
             return None
 
     # How it works inside.
@@ -342,10 +342,10 @@ class Recorder:
         if self.writer is None or self.writer.is_dead or self._errors >= _MOST_ERRORS:
             self._give_up("the collector stopped after internal errors")
             return
-        compiled = self._compiled()
+        compiled = self._has_compiled()
         self.put(self._step_record(step, compiled))
         if compiled:
-            self.windows.compiled(step.number)
+            self.windows.note_compilation(step.number)
         if compiled or self._is_disturbed or step.number <= 1:
             self._budget.skip(self.writer.own)
         else:
@@ -386,7 +386,7 @@ class Recorder:
         self._poll_device()
 
     def _step_record(self, step: ClockedStep, compiled: bool) -> dict[str, Any]:
-        pauses, collections = self._garbage.taken()
+        pauses, collections = self._garbage.take()
         return {
             "kind": "step",
             "step": step.number,
@@ -400,8 +400,8 @@ class Recorder:
             "own": step.own,
             "gc": pauses,
             "gc_count": collections,
-            **self._usage.taken(),
-            **self.interludes.taken(),
+            **self._usage.take(),
+            **self.interludes.take(),
             "skipped": step.skipped,
             "compiled": compiled,
             "profiled": self._is_disturbed,
@@ -429,7 +429,7 @@ class Recorder:
         if self.windows is not None:
             self.windows.give_up(reason)
 
-    def _compiled(self) -> bool:
+    def _has_compiled(self) -> bool:
         """Whether dynamo has compiled anything since the last step; it is never imported for that."""
         utils = sys.modules.get("torch._dynamo.utils")
         counters = getattr(utils, "counters", None) or {}
@@ -449,7 +449,7 @@ class Recorder:
                 self._clock_read = now
                 self.put({"kind": "clock", "wall": time.time_ns(), "monotonic": now})
         except Exception as error:  # noqa: BLE001
-            self.failed(error)
+            self.count_failure(error)
 
     def _ask_device(self) -> None:
         if self._ring.is_due:

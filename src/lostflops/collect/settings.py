@@ -36,7 +36,7 @@ class Settings:
     keep_raw: bool = False
     """Whether traces are kept beside what they were reduced to."""
 
-    def checked(self) -> Self:
+    def check(self) -> Self:
         """Raises UsageError where one of them means nothing."""
         if self.steps not in ("auto", "none") and not re.fullmatch(r"\d+:[1-9]\d*", self.steps):
             raise UsageError(f"steps {self.steps!r} must be auto, none or FIRST:COUNT, such as 20:3.")

@@ -22,7 +22,7 @@ class ThreadUsage:
         self._file = _open(threading.get_native_id())
         self._last = self._read()
 
-    def taken(self) -> dict[str, int | None]:
+    def take(self) -> dict[str, int | None]:
         """Return what the thread used since this was last asked, by column; times in ns."""
         now, last = self._read(), self._last
         self._last = now

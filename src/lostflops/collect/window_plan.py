@@ -81,7 +81,7 @@ class Moves:
         self._compiled = -1
         self._count = 0
 
-    def compiled(self, step: int) -> None:
+    def note_compilation(self, step: int) -> None:
         self._compiled = max(self._compiled, step)
 
     def decide(self, window: WindowRequest, step: int, steps: int) -> None:

@@ -55,8 +55,8 @@ class Windows:
     def is_profiling(self) -> bool:
         return self._open is not None
 
-    def compiled(self, step: int) -> None:
-        self._moves.compiled(step)
+    def note_compilation(self, step: int) -> None:
+        self._moves.note_compilation(step)
 
     def edge(self, step: int) -> None:
         """On the training thread: `step` is about to begin."""

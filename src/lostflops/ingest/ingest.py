@@ -106,7 +106,7 @@ def _ingest(
         objects = [source for source in fresh if source.listed is not None]
         fresh = settle_ranks(here, {source.rank for source in old.sources if source.path not in moved}) + objects
         _refuse_known_conflicts(fresh, unchanged, old, replace)
-        outcomes = Rounds(run, old, spread, Meter(fresh, progress, began)).carried_out(fresh)
+        outcomes = Rounds(run, old, spread, Meter(fresh, progress, began)).carry_out(fresh)
         read = [source for outcome in outcomes for source in outcome.sources]
         skipped += [entry for outcome in outcomes for entry in outcome.skipped]
         if not read and not unchanged:

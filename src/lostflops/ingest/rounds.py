@@ -45,7 +45,7 @@ class Rounds:
         self._scratch = ""
         self._made = 0
 
-    def carried_out(self, found: Sequence[TraceFile]) -> list[TaskOutcome]:
+    def carry_out(self, found: Sequence[TraceFile]) -> list[TaskOutcome]:
         if self._spread.name is not EngineName.LOCAL or all(one.listed is None for one in found):
             return self._outcomes(found)
         with TemporaryDirectory(prefix="lostflops-") as self._scratch:
@@ -56,15 +56,15 @@ class Rounds:
         if not tasks:
             return []
         with self._spread.engine() as engine:
-            outcomes = self._done(engine, tasks)
+            outcomes = self._carry_out(engine, tasks)
             if late := self._assign_free_ranks(tasks, outcomes):
                 self._meter.again(len(late))
                 tasks += late
-                outcomes += self._done(engine, late)
+                outcomes += self._carry_out(engine, late)
             return self._reassign_ranks(tasks, outcomes, engine)
 
-    def _done(self, engine: Engine, tasks: list[Task]) -> list[TaskOutcome]:
-        return engine.map(WORK, tasks, self._meter.read, self._meter.done)
+    def _carry_out(self, engine: Engine, tasks: list[Task]) -> list[TaskOutcome]:
+        return engine.map(WORK, tasks, self._meter.read, self._meter.count_done)
 
     def _tasks(self, found: Sequence[TraceFile]) -> list[Task]:
         """One task per file; ranges of ranks where there are so many that one file each would be a burden, and of each
@@ -138,7 +138,7 @@ class Rounds:
                 if file.path in losers:
                     file.rank = next(free)
             repeated.append(task)
-        return kept + self._done(engine, repeated)
+        return kept + self._carry_out(engine, repeated)
 
 
 def _turns(found: Sequence[TraceFile]) -> dict[Place, int]:
@@ -190,7 +190,7 @@ class Meter:
     def read(self, count: int) -> None:
         self._tell(0, count)
 
-    def done(self, task: Task) -> None:
+    def count_done(self, task: Task) -> None:
         self._tell(len(task.files), 0)
 
     def again(self, files: int) -> None:

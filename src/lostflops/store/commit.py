@@ -242,17 +242,17 @@ def rank_rows(sources: list[Source]) -> list[dict[str, object]]:
 def _rank_row(rank: int, own: list[Source]) -> dict[str, object]:
     first = own[0]
 
-    def known(name: str) -> object:
+    def first_known(name: str) -> object:
         return next((value for source in own if (value := getattr(source, name)) is not None), None)
 
     return {
         "rank": rank,
         "rank_source": first.rank_source,
-        "host": known("host"),
-        "device": known("device"),
-        "device_index": known("device_index"),
-        "world_size": known("world_size"),
-        "backend": known("backend"),
+        "host": first_known("host"),
+        "device": first_known("device"),
+        "device_index": first_known("device_index"),
+        "world_size": first_known("world_size"),
+        "backend": first_known("backend"),
         "formats": ",".join(dict.fromkeys(source.format for source in own)),
         "source": first.path,
         "source_bytes": first.size,

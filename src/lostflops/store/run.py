@@ -75,7 +75,7 @@ class Run:
         return run
 
     @property
-    def called(self) -> str:
+    def name(self) -> str:
         """What commands in the folder beside it call it."""
         return self.path.name if self.address == str(self.path) else self.address
 

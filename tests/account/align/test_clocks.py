@@ -264,7 +264,7 @@ def test_signs_and_widths() -> None:
     assert found.instant == EPOCH + (20 + 4_100) // 2
     assert found.constraints.tolist() == [5, 5]
     assert by_rank(found)[0] == ("reference", 0, 0.0)
-    assert found.told(np.array([0, 1]), np.array([EPOCH, EPOCH + 300])).tolist() == [EPOCH, EPOCH]
+    assert found.to_reference(np.array([0, 1]), np.array([EPOCH, EPOCH + 300])).tolist() == [EPOCH, EPOCH]
 
 
 def test_the_offset_stays_in_its_bounds() -> None:
@@ -301,7 +301,7 @@ def test_drift_is_found_and_told() -> None:
     found = told(calls, {0: None, 1: None})
     assert found.drift[1] * 1e6 == pytest.approx(-40, abs=0.01)
     stamps = np.array([clock.read(time) for time in (0, 5 * 10**8, 10**9)])
-    assert np.abs(found.told(np.ones(3, np.int64), stamps) - EPOCH - [0, 5 * 10**8, 10**9]).max() <= 5
+    assert np.abs(found.to_reference(np.ones(3, np.int64), stamps) - EPOCH - [0, 5 * 10**8, 10**9]).max() <= 5
     true = Cluster({0: TrueClock(0, 0), 1: clock}, {}, []).true_offset(0, 1, found.instant)
     assert abs(true - int(found.offset[1])) <= 5
 

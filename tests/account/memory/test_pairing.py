@@ -81,7 +81,7 @@ def test_on_a_device_a_whole_stream_leaves_nothing_unaccounted(stream):
     assert found.unknown == base - sum(early[address] for address in freed)
     assert not found.drift.size
     assert not found.notes
-    assert found.total.tolist() == (found.unknown + found.pairs.held(len(rows))[1:]).tolist()
+    assert found.total.tolist() == (found.unknown + found.pairs.sum_held_bytes(len(rows))[1:]).tolist()
 
 
 @settings(max_examples=300, deadline=None)
@@ -94,7 +94,7 @@ def test_on_a_device_it_closes_whatever_was_lost(stream, data):
     if not len(events):
         return
     found = tally(events, none_held(), NONE, is_cpu=False)
-    held = found.pairs.held(len(events))
+    held = found.pairs.sum_held_bytes(len(events))
     drift = found.drift if found.drift.size else np.zeros(len(events), np.int64)
     assert found.unknown >= 0
     assert held[0] + found.unknown == found.base

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from lostflops.account.pace.strip import MOST_OUTLIERS, MOST_STEPS, Timed, strip, timed_strip
+from lostflops.account.pace.timed_steps import TimedSteps
 from lostflops.account.pace.timings import choose_pace, paces
-from lostflops.account.pace.told import TimedSteps
 from lostflops.explain.analyze.steps import steps
 from memory_run import MemoryRun
 

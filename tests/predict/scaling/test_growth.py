@@ -34,7 +34,7 @@ def arranged(per_host: int, **sizes: int) -> MeshLayout:
 )
 def test_groups_at_other_numbers_of_ranks(layout: MeshLayout, group: str, ranks: int, expected: CommGroup) -> None:
     assert layout.at(group, ranks) == expected
-    assert layout.at(group, layout.world) == layout.measured(group)
+    assert layout.at(group, layout.world) == layout.recorded_group(group)
 
 
 class Carried:

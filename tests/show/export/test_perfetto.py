@@ -53,7 +53,7 @@ clock_of = cache(OneClock.of)
 
 
 def shared(run, rank, *own):
-    return tuple(clock_of(run).shared(rank, np.array(own, np.int64)).tolist())
+    return tuple(clock_of(run).to_common(rank, np.array(own, np.int64)).tolist())
 
 
 def rank_of(each):

@@ -87,7 +87,7 @@ def _again(matched: Matched, told: Clocks, sizes: Mapping[str, int]) -> Matched:
     calls = matched.calls
     place = told.place(calls.rank)
     tied = told.tied[place]
-    start, stop = (np.where(tied, told.told(place, times), times) for times in (calls.start, calls.stop))
+    start, stop = (np.where(tied, told.to_reference(place, times), times) for times in (calls.start, calls.stop))
     one_clock = {
         rank: "common" if is_tied else None for rank, is_tied in zip(told.ranks.tolist(), told.tied, strict=True)
     }

@@ -52,8 +52,8 @@ class Bounds:
             return None
         self.counts[places] += binds.sum(axis=1)
         place = np.broadcast_to(places[:, np.newaxis], rows.shape)
-        starts = np.where(binds, guess.told(place, calls.start[rows]) - guess.instant, -np.inf)
-        ends = np.where(binds, guess.told(place, calls.stop[rows]) - guess.instant, np.inf)
+        starts = np.where(binds, guess.to_reference(place, calls.start[rows]) - guess.instant, -np.inf)
+        ends = np.where(binds, guess.to_reference(place, calls.stop[rows]) - guess.instant, np.inf)
         if channel.is_p2p:
             starts[1], ends[0] = -np.inf, np.inf
         order = np.argsort(guess.clock[places], kind="stable")
@@ -65,8 +65,8 @@ class Bounds:
         """A reading is a transfer of which only the sender's start and the receiver's end are known."""
         known = np.isin(readings.rank, guess.ranks) & np.isin(readings.sender, guess.ranks)
         to, of = guess.place(readings.rank[known]), guess.place(readings.sender[known])
-        arrived = guess.told(to, readings.arrived[known]) - guess.instant
-        sent = guess.told(of, readings.sent[known]) - guess.instant
+        arrived = guess.to_reference(to, readings.arrived[known]) - guess.instant
+        sent = guess.to_reference(of, readings.sent[known]) - guess.instant
         binds = guess.tied[to] & guess.tied[of] & (guess.clock[to] != guess.clock[of])
         np.add.at(self.counts, to[binds], 1)
         return [

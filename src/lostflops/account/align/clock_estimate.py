@@ -110,7 +110,7 @@ def _compute_corrections(matched: Matched, channels: ClockMembers, guess: Clocks
         seen = (channel.rows >= 0) & guess.tied[places][:, np.newaxis]
         seen &= seen.sum(axis=0) > 1
         place = np.broadcast_to(places[:, np.newaxis], seen.shape)
-        times = np.where(seen, guess.told(place, matched.calls.stop[channel.rows]) - guess.instant, np.nan)
+        times = np.where(seen, guess.to_reference(place, matched.calls.stop[channel.rows]) - guess.instant, np.nan)
         # Of two the middle lies between them: what is missed is twice the way there.
         miss = (middle_of(times.T) - times) * np.where(seen.sum(axis=0) == _PAIR, 2, 1)
         clocks_of.append(guess.clock[place[seen]])

@@ -140,7 +140,7 @@ def _spreads(matched: Matched, channels: ClockMembers, guess: Clocks) -> Floats:
     for channel, places in channels:
         seen = channel.rows >= 0
         place = np.broadcast_to(places[:, np.newaxis], seen.shape)
-        ends = guess.told(place, matched.calls.stop[channel.rows]) - guess.instant
+        ends = guess.to_reference(place, matched.calls.stop[channel.rows]) - guess.instant
         times = np.where(seen, ends, np.nan)
         sample = np.unique(np.linspace(0, places.size - 1, min(SAMPLE, places.size)).astype(np.int64))
         distance = middle_of(np.abs(times - middle_of(times[sample].T)))

@@ -37,7 +37,7 @@ class Clocks:
     def tied(self) -> Flags:
         return np.isfinite(self.uncertainty)
 
-    def told(self, place: Codes, times: Ns) -> Ns:
+    def to_reference(self, place: Codes, times: Ns) -> Ns:
         """Times of the ranks at these places, on the reference's clock."""
         offset = self.offset[place]
         grown = self.drift[place] * (times + offset - self.instant)

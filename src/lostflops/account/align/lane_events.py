@@ -42,7 +42,7 @@ def row_name(rank: int) -> str:
 def extent(run: Run, clock: OneClock) -> Extent | None:
     """When anything was recorded; none where nothing was."""
     rows = run.rows(f"select rank, min(start), max(start + dur) from events where {SHOWN} group by rank")
-    edges = [clock.shared(rank, np.array([start, stop])).tolist() for rank, start, stop in rows]
+    edges = [clock.to_common(rank, np.array([start, stop])).tolist() for rank, start, stop in rows]
     return Extent(min(start for start, _ in edges), max(stop for _, stop in edges)) if edges else None
 
 
@@ -108,7 +108,7 @@ def _cost(names: Sequence[str], events: int) -> int:
 def _align_times(clock: OneClock, rank: Numbers, times: Numbers) -> Numbers:
     moved = times.copy()
     for one, rows in group_rows(rank):
-        moved[rows] = clock.shared(one, times[rows])
+        moved[rows] = clock.to_common(one, times[rows])
     return moved
 
 

@@ -114,13 +114,13 @@ def _without_combined(traffic: dict[GroupShape, _Traffic], others: list[GroupSha
     def made_up(whole: GroupShape, inner: GroupShape, outer: GroupShape) -> bool:
         return inner.stride == whole.stride and outer.stride == inner.reach and outer.reach == whole.reach
 
-    def combined(whole: GroupShape) -> bool:
+    def is_combined(whole: GroupShape) -> bool:
         smaller = [shape for shape in parts if shape.size < whole.size]
         return any(made_up(whole, inner, outer) for inner in smaller for outer in smaller) or any(
             whole.stride <= other.stride and other.reach <= whole.reach for other in others
         )
 
-    return {shape: seen for shape, seen in traffic.items() if not combined(shape)}
+    return {shape: seen for shape, seen in traffic.items() if not is_combined(shape)}
 
 
 def _collectives(run: Run, traffic: dict[GroupShape, _Traffic], unexplained: int) -> dict[str, GroupShape]:

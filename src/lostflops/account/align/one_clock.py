@@ -28,10 +28,10 @@ class OneClock:
     def ties(self, rank: int) -> bool:
         return rank in self._corrections
 
-    def shared(self, rank: int, times: Ns) -> Ns:
+    def to_common(self, rank: int, times: Ns) -> Ns:
         """A rank's own times, on the common clock.
 
-        >>> OneClock({1: (50, 1e-3, 0)}).shared(1, np.array([0, 1950])).tolist()
+        >>> OneClock({1: (50, 1e-3, 0)}).to_common(1, np.array([0, 1950])).tolist()
         [50, 2002]
         """
         offset, drift, instant = self._corrections.get(rank, (0, 0.0, 0))

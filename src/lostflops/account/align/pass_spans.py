@@ -70,7 +70,7 @@ class _StageSpan:
     def __init__(self, row: int, step: int, first: int, last: int) -> None:
         self._row, self._step, self._first, self._last = row, step, first, last
 
-    def passed(self, start: int, stop: int, direction: str, name: str, microbatch: int) -> Span:
+    def make_span(self, start: int, stop: int, direction: str, name: str, microbatch: int) -> Span:
         said = (("step", str(self._step)), ("microbatch", str(microbatch)))
         return Span(self._row, start, stop, direction, name, said)
 
@@ -92,6 +92,6 @@ def _stage(own: _StageSpan, start: Codes, stop: Codes) -> Iterator[Span]:
         direction = _DIRECTIONS[backward]
         name = f"{direction} {microbatch}" + (f", chunk {chunk}" if chunks > 1 else "")
         at = chunk, backward, microbatch
-        yield own.passed(int(start[at]), int(stop[at]), direction, name, microbatch)
+        yield own.make_span(int(start[at]), int(stop[at]), direction, name, microbatch)
     edges = sorted(zip(start.ravel().tolist(), stop.ravel().tolist(), strict=True))
     yield from own.bubbles(edges, int(start[:, 1].min()), int(stop[:, 0].max()))

@@ -90,12 +90,12 @@ def _on_one_clock(run: Run, found: PipelinePasses) -> PipelinePasses:
     at = np.minimum(np.searchsorted(rank, found.rank), rank.size - 1)
     known = rank[at] == found.rank
 
-    def shifted(times: Ns) -> Ns:
+    def shift(times: Ns) -> Ns:
         moved = times + offset[at]
         moved += np.rint((moved - instant[at]) * (drift[at] / 1e6)).astype(np.int64)
         return np.where(known, moved, times)
 
-    return replace(found, start=shifted(found.start), stop=shifted(found.stop))
+    return replace(found, start=shift(found.start), stop=shift(found.stop))
 
 
 def _from_timeline(run: Run, mesh: Mesh) -> PipelinePasses:

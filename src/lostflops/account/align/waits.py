@@ -130,7 +130,7 @@ class _WaitMeetings:
     def _align_starts(self, members: Codes) -> Ns:
         rows = self._channel.rows[members]
         place = np.broadcast_to(self.places[members][:, np.newaxis], rows.shape)
-        return self._clocks.told(place, self._calls.start[rows])
+        return self._clocks.to_reference(place, self._calls.start[rows])
 
     def _length(self, members: Codes) -> Ns:
         rows = self._channel.rows[members]

@@ -175,10 +175,10 @@ def _blockers(record: Record, partition: Partition, gaps: Gaps) -> Counter[str]:
     names, code = record.names, record.host.name
     ops = dict(zip(calls.tolist(), ops_around(record, calls).tolist(), strict=True))
 
-    def blocked(call: int) -> str:
+    def name_call(call: int) -> str:
         return f"{names[code[ops[call]]]} ({names[code[call]]})" if ops[call] >= 0 else names[code[call]]
 
-    return _sums(calls, ns[held], blocked)
+    return _sums(calls, ns[held], name_call)
 
 
 def _allocations(record: Record, partition: Partition, gaps: Gaps) -> Counter[str]:

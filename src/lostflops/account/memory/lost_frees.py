@@ -37,4 +37,4 @@ def with_likely_ends(counted: Tally, moments: Moments) -> Tally:
     most = int(counted.total.max())
     note += f". If they all lived until then, the peak would be {format_bytes(most)}."
     notes = (*counted.notes, note) if lost else counted.notes
-    return replace(counted, pairs=pairs, total=pairs.held(count)[1:], notes=notes)
+    return replace(counted, pairs=pairs, total=pairs.sum_held_bytes(count)[1:], notes=notes)

@@ -45,7 +45,7 @@ class BlockPairs:
             lost_allocations=self.lost_allocations,
         )
 
-    def held(self, events: int) -> Codes:
+    def sum_held_bytes(self, events: int) -> Codes:
         """Bytes of all blocks when the window opened and after each event."""
         found = np.zeros(events + 2, np.int64)
         np.add.at(found, self.born + 1, self.bytes)

@@ -54,7 +54,7 @@ def tally(events: MemoryEvents, held: RankHoldings, buckets: Buckets, *, is_cpu:
     left = (ends(events, early) == len(events)) & ~is_free_recorded(events, early)
     found = _concat_pairs(staying(early.rows(left), np.full(int(left.sum()), len(events))), found)
     found = _concat_pairs(_throughout(buckets.bytes, len(events)), found)
-    held_bytes = found.held(len(events))
+    held_bytes = found.sum_held_bytes(len(events))
     base = int(held_bytes[0])
     notes = [*_losses(replace(found, lost_frees=0) if is_cpu else found, has_addresses)]
     if not is_cpu:
@@ -80,7 +80,7 @@ def _by_totals(events: MemoryEvents, early: RankHoldings, buckets: Buckets, has_
         _concat_pairs(on_device(events, early), _throughout(round_sizes(buckets.bytes), len(events))), found
     )
     found = found.rows(that_fit(found, base))
-    held = found.held(len(events))
+    held = found.sum_held_bytes(len(events))
     unknown = base - int(held[0])
     drift = events.total - held[1:] - unknown
     notes = [*_losses(found, has_addresses)]

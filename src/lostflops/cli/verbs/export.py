@@ -79,7 +79,7 @@ def _log_summary(path: Path, tracker: str, where: str) -> "Result":
     return Result(
         name="export",
         title="Logged",
-        verdict=f"Logged the summary of {run.stored.called} to {tracker}: {place}",
+        verdict=f"Logged the summary of {run.stored.name} to {tracker}: {place}",
         next_command=command("open", path),
         more=(Figure("tracker", tracker), Figure("place", place)),
     )

@@ -91,7 +91,7 @@ def run(
         reducer=sys.executable,
         keep_raw=keep_raw,
     )
-    wanted.checked()
+    wanted.check()
     gatherer, early = None, None
     environment = dict(os.environ)
     is_recorded = _is_made(capture)

@@ -48,7 +48,7 @@ class CalibrationJob:
         dist.all_gather(everyone, mine, group=self.control)
         return [list(map(int, row.tolist())) for row in everyone]
 
-    def told(self, numbers: Sequence[int]) -> list[int]:
+    def broadcast_numbers(self, numbers: Sequence[int]) -> list[int]:
         """What rank 0 says."""
         said = torch.tensor(numbers, dtype=torch.int64)
         if self.control is not None:

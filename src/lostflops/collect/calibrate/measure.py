@@ -55,7 +55,7 @@ class Measurer:
     def run(self, sizes: Sequence[int], progress: CalibrationProgress, seconds: float) -> None:
         items = plan(len(self._cases), sizes, progress.elapsed, seconds)
         item = next(items) if self._job.rank == 0 else None
-        while (told := self._told(item)) is not None:
+        while (told := self._broadcast_item(item)) is not None:
             case = self._cases[told.case]
             progress.say(f"{case.op}, {case.level.name}, {told.size:,} bytes")
             call = self._measure(case, told)
@@ -65,9 +65,9 @@ class Measurer:
                 except StopIteration:
                     item = None
 
-    def _told(self, item: Item | None) -> Item | None:
+    def _broadcast_item(self, item: Item | None) -> Item | None:
         mine = [_END] * 5 if item is None else [item.case, item.size, item.calls, item.batches, int(item.is_kept)]
-        case, size, calls, count, is_kept = self._job.told(mine)
+        case, size, calls, count, is_kept = self._job.broadcast_numbers(mine)
         return None if case == _END else Item(case, size, calls, count, bool(is_kept))
 
     def _measure(self, case: MeasuredCase, item: Item) -> float | None:

@@ -15,7 +15,7 @@ from lostflops.account.ledger.few_steps import few_steps
 from lostflops.account.ledger.scope import Scope, scope
 from lostflops.account.ledger.total import RunLedger
 from lostflops.account.pace.lateness import find_habits
-from lostflops.account.pace.told import TimedSteps
+from lostflops.account.pace.timed_steps import TimedSteps
 from lostflops.core.errors import LostflopsError, ReplayDiffers, UnknownCost, UsageError
 from lostflops.explain.advise.price import Price, price
 from lostflops.predict.whatif.answer import answer, parse_change
@@ -47,12 +47,12 @@ class Case:
         """Why what-ifs do not apply, of those that were asked for."""
 
     @cached_property
-    def asked(self) -> Scope:
+    def scope(self) -> Scope:
         return scope(self.run, None)
 
     @cached_property
     def total(self) -> RunLedger:
-        return RunLedger.of(ledgers(self.run, self.asked, self._progress))
+        return RunLedger.of(ledgers(self.run, self.scope, self._progress))
 
     @cached_property
     def lines(self) -> dict[int, Mapping[str, int]]:
@@ -71,10 +71,10 @@ class Case:
     @cached_property
     def judgement(self) -> Judgement:
         """Who is late, compared with ranks that do the same work."""
-        return judge_profiles(self.run, self.asked, self.mesh, self.total.profiles, find_habits(self.run))
+        return judge_profiles(self.run, self.scope, self.mesh, self.total.profiles, find_habits(self.run))
 
     @cached_property
-    def told(self) -> TimedSteps | None:
+    def timed_steps(self) -> TimedSteps | None:
         """What the timings of all steps tell; None where the collector recorded none."""
         return TimedSteps.of(self.run)
 

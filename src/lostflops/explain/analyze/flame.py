@@ -71,7 +71,7 @@ class _Total:
             self.times[line].update(one.times.get(line, Counter()))
 
     @property
-    def told(self) -> list[str]:
+    def known_lines(self) -> list[str]:
         """Lines of which there are enough samples to tell."""
         return [line for line, counts in self.counts.items() if counts.total() >= FEWEST]
 
@@ -81,7 +81,7 @@ def _verdict(total: _Total) -> str:
         return "The run has no stack samples. lostflops run records them by default."
     counts = sum(counts.total() for counts in total.counts.values())
     found = f"{pluralise(counts, 'sample')} from {pluralise(total.ranks, 'rank')}"
-    if not total.told:
+    if not total.known_lines:
         return f"Too few stack samples: {found} in {format_ns(total.lines.total())} of host time."
     place, ns = _places(total).most_common(1)[0]
     share = format_share(ns / (total.lines.total() or 1))
@@ -89,7 +89,7 @@ def _verdict(total: _Total) -> str:
 
 
 def _places(total: _Total) -> Counter[str]:
-    return sum((places(total.times[line]) for line in total.told), Counter())
+    return sum((places(total.times[line]) for line in total.known_lines), Counter())
 
 
 def _lines(total: _Total) -> Table:
@@ -103,7 +103,7 @@ def _lines(total: _Total) -> Table:
     rows = []
     for line, ns in total.lines.most_common():
         if ns:
-            place = places(total.times[line]).most_common(1)[0][0] if line in total.told else CANNOT_TELL
+            place = places(total.times[line]).most_common(1)[0][0] if line in total.known_lines else CANNOT_TELL
             rows.append((line, ns, ns / total.whole, total.counts[line].total(), place))
     return Table("lines", "By line of the ledger", fields, tuple(rows))
 
@@ -119,8 +119,8 @@ def _functions(total: _Total) -> Table:
         Field("samples", "count"),
         Field("line", label="mostly on"),
     )
-    by_line = {line: places(total.times[line]) for line in total.told}
-    seen = sum((places(total.counts[line]) for line in total.told), Counter[str]())
+    by_line = {line: places(total.times[line]) for line in total.known_lines}
+    seen = sum((places(total.counts[line]) for line in total.known_lines), Counter[str]())
     found = _places(total)
     rows = []
     for frame, ns in found.most_common(MOST_FUNCTIONS):
@@ -135,12 +135,12 @@ def _stacks(total: _Total) -> Stacks:
     items: list[tuple[tuple[str, ...], int, int]] = []
     for line, ns in total.lines.items():
         counts, rest = total.counts[line], ns
-        if line in total.told:
+        if line in total.known_lines:
             times = total.times[line].most_common()
             items += [((line, *stack.split(";")), counts[stack], own) for stack, own in times]
             rest -= total.times[line].total()
         if rest:
-            items.append(((line, CANNOT_TELL), 0 if line in total.told else counts.total(), rest))
+            items.append(((line, CANNOT_TELL), 0 if line in total.known_lines else counts.total(), rest))
     frames = {frame for stack, _, _ in items for frame in stack[1:]}
     kinds = {frame: code_of(frame) for frame in frames - {CANNOT_TELL}} | dict.fromkeys(total.lines, "line")
     return Stacks("stacks", "Stacks", tuple(items), kinds)

@@ -24,7 +24,7 @@ from lostflops.account.ledger.by_rank import Progress
 from lostflops.account.ledger.lines import LINES, WAIT_LINES
 from lostflops.account.ledger.scope import scope
 from lostflops.account.pace.lateness import find_habits
-from lostflops.account.pace.told import TimedSteps
+from lostflops.account.pace.timed_steps import TimedSteps
 from lostflops.core.results import Field, HeatMap, Pair, Pairs, Result, Section, Table
 from lostflops.core.units import pluralise
 

@@ -21,7 +21,7 @@ from lostflops.account.ledger.windows import WindowKind, inferred_steps
 from lostflops.account.memory.summary import summary
 from lostflops.account.pace.headline import describe_job
 from lostflops.account.pace.normal import UNLIKE, normal_steps
-from lostflops.account.pace.told import TimedSteps
+from lostflops.account.pace.timed_steps import TimedSteps
 from lostflops.core.results import Field, Line, Lines, Pair, Pairs, Result, Table, Value
 from lostflops.core.units import format_ns, format_percent, format_share, pluralise
 

@@ -18,7 +18,7 @@ from lostflops.account.ledger.lines import GROUPS, LINES, compute_group_shares
 from lostflops.account.ledger.scope import scope
 from lostflops.account.ledger.windows import WindowKind, inferred_steps
 from lostflops.account.pace.strip import SLOW, Timed, largest, strip, timed_strip
-from lostflops.account.pace.told import TimedSteps
+from lostflops.account.pace.timed_steps import TimedSteps
 from lostflops.core.results import Field, Pair, Pairs, Plot, Result, Table, Value
 from lostflops.core.units import format_ns, pluralise
 

@@ -74,7 +74,9 @@ class _Strips:
         # By a clock of its own a rank tells nothing of when others begin.
         if record.steps.number.size and (self._alone or self._clock.ties(record.rank)):
             steps = window(record, WindowKind.STEPS)
-            for number, start in zip(steps.number, self._clock.shared(record.rank, steps.start).tolist(), strict=True):
+            for number, start in zip(
+                steps.number, self._clock.to_common(record.rank, steps.start).tolist(), strict=True
+            ):
                 self._steps[number] = min(start, self._steps.get(number, start))
 
     def block(self, events: Events) -> Strips:

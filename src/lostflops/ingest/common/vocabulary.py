@@ -43,7 +43,7 @@ class Vocabulary:
         self.triples = _PerText(self.grids, _triple, np.dtype(np.int32))
         """Numbers of a grid or block such as `[8, 1, 1]`."""
 
-    def refused(self) -> Counter[str]:
+    def count_refused(self) -> Counter[str]:
         """How often a text was left out because there were too many different ones, by observation."""
         return Counter(
             names_dropped=self.names.refused,

@@ -76,7 +76,7 @@ class _Join:
         self._write(ATTEMPTS, _merge_sessions(rows))
         for table in _BY_ATTEMPT:
             self._files[table.name] = [
-                self._renumbered(table, place, file, changes)
+                self._renumber(table, place, file, changes)
                 for place, file in enumerate(self._files.get(table.name, []))
             ]
 
@@ -115,7 +115,7 @@ class _Join:
             files.append(DataFile(path=self._run.relative(path), format=capture.NAME, ranks=ranks))
         self._files[table.name] = files
 
-    def _renumbered(self, table: TableSchema, place: int, file: DataFile, changes: Numbers) -> DataFile:
+    def _renumber(self, table: TableSchema, place: int, file: DataFile, changes: Numbers) -> DataFile:
         own = {key: new for key, new in changes.items() if key[0] in file.ranks}
         if file.format != capture.NAME or not own:
             return file

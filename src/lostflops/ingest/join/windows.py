@@ -257,12 +257,12 @@ class _Rewriting:
             for file in members:
                 if file.format == kineto.NAME:
                     rest = self._run.without(self._writer, name, file, without)
-                    new = self._renumbered(name, rest, later) if rest is not None else None
+                    new = self._renumber(name, rest, later) if rest is not None else None
                     listed = self._files[name]
                     at = next(i for i, one in enumerate(listed) if one is file)
                     listed[at : at + 1] = [new] if new is not None else []
 
-    def _renumbered(self, name: str, file: DataFile, later: Mapping[int, _Window]) -> DataFile:
+    def _renumber(self, name: str, file: DataFile, later: Mapping[int, _Window]) -> DataFile:
         own = {rank: later[rank] for rank in file.ranks if rank in later}
         table = next((known for known in _LANE_COLUMNS if known.name == name), None)
         if not own or table is None:

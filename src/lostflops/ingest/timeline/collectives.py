@@ -105,7 +105,7 @@ def build_collectives(
             collective = describe(row, call)
         collectives.append(collective)
     _number(collectives)
-    return collectives, losses, sum(map(_moves_data, finder.unused()))
+    return collectives, losses, sum(map(_moves_data, finder.find_unused()))
 
 
 class _CallFinder(Generic[Call]):
@@ -133,7 +133,7 @@ class _CallFinder(Generic[Call]):
         self._used.add(number)
         return self._calls[number]
 
-    def unused(self) -> list[Call]:
+    def find_unused(self) -> list[Call]:
         """Calls around no launch."""
         return [call for number, call in enumerate(self._calls) if number not in self._used]
 

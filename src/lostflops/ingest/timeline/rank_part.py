@@ -275,7 +275,7 @@ class RankPart:
     def _write_stats(self) -> None:
         self._losses["missing_steps"] += self._steps.missing()
         self._losses["repeated_steps"] += self._steps.repeated
-        self._losses.update(self._vocabulary.refused() - self._recording.refused_before)
+        self._losses.update(self._vocabulary.count_refused() - self._recording.refused_before)
         if not self._steps.spans:
             self._losses["no_steps"] = 1
         rows = [row for what, count in sorted(self._losses.items()) if count and (row := self._stat(what, count))]

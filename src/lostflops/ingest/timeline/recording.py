@@ -167,7 +167,7 @@ class Recording:
     examples: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.refused_before = self.vocabulary.refused()
+        self.refused_before = self.vocabulary.count_refused()
         self.host = Spool(HOST_COLUMNS, self.spool_folder)
         self.device = Spool(DEVICE_COLUMNS, self.spool_folder)
         self.memory = Spool(MEMORY_COLUMNS, self.spool_folder)

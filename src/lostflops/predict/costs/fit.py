@@ -151,7 +151,7 @@ class _CostLines:
         costs = np.where(inside, np.minimum(away, limit) ** 2, 0.0)
         return cls(start=start, stop=stop, alpha=alpha, beta=beta, kept=inside & (away <= limit), costs=costs)
 
-    def predicted(self, x: Floats) -> Floats:
+    def predict(self, x: Floats) -> Floats:
         """Of lines that follow each other: each size by its own."""
         return np.concatenate(
             [a + b * x[i:j] for i, j, a, b in zip(self.start, self.stop, self.alpha, self.beta, strict=True)]
@@ -231,7 +231,7 @@ class _Split:
     @classmethod
     def of(cls, points: _CostPoints, sigma: Floats, edges: Ints) -> _Split:
         lines = _CostLines.through(points, sigma, edges[:-1], edges[1:])
-        return cls(edges, lines.predicted(points.size), lines.costs.sum(axis=0), np.any(lines.kept, axis=0))
+        return cls(edges, lines.predict(points.size), lines.costs.sum(axis=0), np.any(lines.kept, axis=0))
 
     @property
     def pieces(self) -> int:
@@ -256,7 +256,7 @@ class _Split:
 def _pieces(points: _CostPoints, sigma: Floats, lines: _CostLines) -> Iterator[CurvePiece]:
     """Each line with its intervals. How much larger than sigma the residuals are is told by all pieces together, or by
     this one where its own residuals or samples say more: few sizes rarely show how far they can be off."""
-    excess = (points.time / np.maximum(lines.predicted(points.size), 1.0) - 1) / sigma
+    excess = (points.time / np.maximum(lines.predict(points.size), 1.0) - 1) / sigma
     kept = lines.kept.any(axis=0)
     freedom = int(kept.sum()) - 2 * len(lines.start)
     quantile = t_quantile(CONFIDENCE, freedom)
@@ -285,7 +285,7 @@ def _pieces(points: _CostPoints, sigma: Floats, lines: _CostLines) -> Iterator[C
 def _apart(points: _CostPoints, lines: _CostLines) -> Iterator[Apart]:
     """The sizes that no line was fitted to."""
     sizes = [0.0, *points.size.tolist(), inf]
-    ratios = points.time / np.maximum(lines.predicted(points.size), 1e-9)
+    ratios = points.time / np.maximum(lines.predict(points.size), 1e-9)
     for place in np.flatnonzero(~lines.kept.any(axis=0)).tolist():
         yield Apart(sizes[place], sizes[place + 2], float(ratios[place]))
 

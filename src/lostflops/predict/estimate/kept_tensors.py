@@ -56,10 +56,10 @@ def fused_attention() -> Iterator[None]:
     functional: Any = torch.nn.functional
     original = functional.scaled_dot_product_attention
 
-    def replaced(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *_: Any, **__: Any) -> Any:
+    def attend(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *_: Any, **__: Any) -> Any:
         return _Fused.apply(query, key, value)
 
-    functional.scaled_dot_product_attention = replaced
+    functional.scaled_dot_product_attention = attend
     try:
         yield
     finally:

@@ -36,8 +36,8 @@ def join(run: Run, parts: Sequence[GraphPart]) -> TaskGraph:
     """Raises nothing: what contradicts itself shows when the graph is replayed."""
     words = _Words()
     clocks = _Clocks(run)
-    began = [clocks.told(part.rank, part.start) for part in parts]
-    ended = [clocks.told(part.rank, part.stop) for part in parts]
+    began = [clocks.to_common(part.rank, part.start) for part in parts]
+    ended = [clocks.to_common(part.rank, part.stop) for part in parts]
     zero = min((int(start.min()) for start in began if start.size), default=0)
     codes = [words.add(part.words) for part in parts]
     tasks, edges, steps = _concatenate_parts(parts, codes)
@@ -87,7 +87,7 @@ class _Clocks:
         rows = run.rows("select rank, coalesce(correction, 0), coalesce(drift, 0), instant from clocks")
         self._known = {rank: tuple(told) for rank, *told in rows}
 
-    def told(self, rank: int, times: Ns) -> Ns:
+    def to_common(self, rank: int, times: Ns) -> Ns:
         correction, drift, instant = self._known.get(rank, (0, 0.0, 0))
         grown = drift * 1e-6 * (times + correction - (instant or 0)) if drift else np.zeros(times.size)
         told: Ns = times + correction + np.round(grown).astype(np.int64)
@@ -132,7 +132,8 @@ def _steps(parts: Sequence[tuple[npt.NDArray[Any], ...]]) -> StepEdges:
 def _lanes(parts: Sequence[GraphPart], words: _Words, clocks: _Clocks, zero: int) -> Lanes:
     rows = [(part.rank, lane) for part in parts for lane in part.lanes]
     origins = [
-        0 if lane.origin is None else int(clocks.told(rank, np.array([lane.origin]))[0]) - zero for rank, lane in rows
+        0 if lane.origin is None else int(clocks.to_common(rank, np.array([lane.origin]))[0]) - zero
+        for rank, lane in rows
     ]
     return Lanes(
         np.array([rank for rank, _ in rows], np.int32),

@@ -50,14 +50,14 @@ class MeshLayout:
         """The dimensions of a group; none where it is no slice of the mesh."""
         return tuple((self.mesh.dimension_of(members(group)) or "").split("+"))
 
-    def measured(self, group: str) -> CommGroup:
+    def recorded_group(self, group: str) -> CommGroup:
         own = members(group)
         return CommGroup(len(own), len({self.hosts[rank] for rank in own}))
 
     def at(self, group: str, ranks: int) -> CommGroup:
         """What the group is in a job of so many ranks."""
         if ranks == self.world:
-            return self.measured(group)
+            return self.recorded_group(group)
         spanned, place, step = self.spans(group), np.zeros(1, np.int64), 1
         for kind, size in self.mesh.dimensions:
             own = ranks // self.replica if kind == self.kind else size
@@ -84,17 +84,17 @@ class Growing:
         self._known: dict[str, CommGroup | None] = {}
 
     def __call__(self, group: str) -> bool:
-        return self.measured(group) is not None
+        return self.recorded_group(group) is not None
 
-    def measured(self, group: str) -> CommGroup | None:
+    def recorded_group(self, group: str) -> CommGroup | None:
         """The group as it was recorded; None for one that does not grow."""
         if group not in self._known:
             spans = self.layout.kind in self.layout.spans(group)
-            self._known[group] = self.layout.measured(group) if spans else None
+            self._known[group] = self.layout.recorded_group(group) if spans else None
         return self._known[group]
 
     def link(self, group: str) -> str | None:
-        own = self.measured(group)
+        own = self.recorded_group(group)
         return None if own is None else "host" if own.hosts == 1 else "network"
 
 

@@ -56,7 +56,7 @@ class Retiming:
         self.factor: Callable[[CallKind, int], Factor] = cache(self._factor)
 
     def _factor(self, kind: CallKind, ranks: int) -> Factor:
-        measured = self.grows.measured(kind.group)
+        measured = self.grows.recorded_group(kind.group)
         if measured is None or kind.op not in OPS or kind.size is None:
             return _SAME
         then = self.grows.layout.at(kind.group, ranks)
@@ -65,7 +65,7 @@ class Retiming:
         if then.ranks == 1:
             return Factor(0.0, 0.0, 0.0, then, "none")
         wanted = self._times.time(kind.op, kind.size, then)
-        base = self._known(kind.op, kind.size, measured)
+        base = self._look_up(kind.op, kind.size, measured)
         told = (then, wanted.algorithm, wanted.source, wanted.reach)
         if base is None:
             return Factor(wanted.ns, wanted.low, wanted.high, *told, is_absolute=True)
@@ -76,7 +76,7 @@ class Retiming:
             high = min(high, max(value, 1.0))
         return Factor(value, low, high, *told)
 
-    def _known(self, op: Op, size: int, measured: CommGroup) -> CollectiveTime | None:
+    def _look_up(self, op: Op, size: int, measured: CommGroup) -> CollectiveTime | None:
         try:
             found = self._times.time(op, size, measured)
         except UnknownCost:

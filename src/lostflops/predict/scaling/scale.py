@@ -70,7 +70,7 @@ def scale(
     if not any(kind.op in OPS and grows(kind.group) for kind in _kinds(steps)):
         raise UnknownCost("no collective of a data-parallel group was recorded in whole steps: nothing can be scaled")
     backend = run.rows("select max(backend) from ranks")[0][0]
-    own = OwnTimes.of(steps, grows.measured, backend)
+    own = OwnTimes.of(steps, grows.recorded_group, backend)
     model = ScalingModel(steps, Retiming(grows, times(own)), world=arranged.world, strong=strong)
     answers = tuple(_answer(model, arranged, count) for count in wanted)
     found = _Replayed(arranged, model.check, answers, steps, strong)

@@ -52,7 +52,7 @@ class _Tried:
         return round(self.step[0] / self.work)
 
     @property
-    def told(self) -> tuple[Value, ...]:
+    def json_values(self) -> tuple[Value, ...]:
         """For programs."""
         return self.work, self.is_bound, self.cost, self.how
 
@@ -166,7 +166,17 @@ def _gains(name: str, title: str, found: Sequence[_Tried]) -> Table:
         Field("how", shown=False),
     )
     rows = tuple(
-        (one.text, one.effect, one.gain, *one.gain_interval, one.step[0], one.each, one.peak, *one.step[1:], *one.told)
+        (
+            one.text,
+            one.effect,
+            one.gain,
+            *one.gain_interval,
+            one.step[0],
+            one.each,
+            one.peak,
+            *one.step[1:],
+            *one.json_values,
+        )
         for one in found
     )
     more = tuple({"notes": list(one.notes), "extra": dict(one.extra)} for one in found)

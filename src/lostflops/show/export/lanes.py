@@ -65,7 +65,7 @@ class _Bodies:
 
     def of(self, row: Row) -> bytes:
         rank, _, event, _, _, _, _, launches, is_launched, meeting, step = row[: _FIRST_TOLD + 1]
-        told = self._packets.told
+        told = self._packets.encode_value
         # In every step the same is said: only its number is not.
         own = self._same(row[_SAME]) + told("step", step) + self._same(row[_FIRST_TOLD + 1 :]) + told("event", event)
         for launched in launches or ():
@@ -78,13 +78,13 @@ class _Bodies:
         if (found := self._said.get(key)) is None:
             if len(self._said) > _MOST_KEPT:
                 self._said.clear()
-            found = self._said[key] = self._made(key)
+            found = self._said[key] = self._make(key)
         return found
 
-    def _made(self, key: Row) -> bytes:
+    def _make(self, key: Row) -> bytes:
         if len(key) < len(_TOLD):
-            return self._packets.named(key[1]) + self._packets.of_category(key[0])
-        return b"".join(self._packets.told(name, value) for name, value in zip(_TOLD, key, strict=True))
+            return self._packets.encode_name(key[1]) + self._packets.of_category(key[0])
+        return b"".join(self._packets.encode_value(name, value) for name, value in zip(_TOLD, key, strict=True))
 
 
 def _rows(scene: Scene, ranks: list[int]) -> Iterator[Row]:
@@ -117,7 +117,7 @@ def _rows(scene: Scene, ranks: list[int]) -> Iterator[Row]:
 
 def _lanes(scene: Scene) -> dict[tuple[int, int], tuple[str, int]]:
     """Name and place of each: streams first."""
-    rows = scene.run.rows(f"select rank, lane, kind, thread, stream, trim(name) from lanes where {scene.chosen}")
+    rows = scene.run.rows(f"select rank, lane, kind, thread, stream, trim(name) from lanes where {scene.rank_filter}")
     return {
         (rank, lane): (name or f"stream {stream}", STREAMS + lane)
         if kind == "stream"

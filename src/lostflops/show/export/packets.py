@@ -84,7 +84,7 @@ class Packets:
         self.points += 1
         self._event(time, _COUNT + track + number(30, value))
 
-    def named(self, name: str) -> bytes:
+    def encode_name(self, name: str) -> bytes:
         """What a slice says of its name."""
         known = self._number(NAMES, name)
         return number(10, known) if known else text(23, name)
@@ -93,7 +93,7 @@ class Packets:
         known = self._number(CATEGORIES, category)
         return number(3, known) if known else text(22, category)
 
-    def told(self, name: str, value: Told) -> bytes:
+    def encode_value(self, name: str, value: Told) -> bytes:
         """What a slice says beside its name; nothing where the value is None."""
         if value is None:
             return b""

@@ -36,7 +36,7 @@ def draw_steps(scene: Scene) -> None:
         ("steps on the device", "device_start", "device_stop", DEVICE_STEPS),
     ):
         rows = scene.run.rows(
-            f"select rank, step, {start}, {stop} from steps where {scene.chosen} and {start} is not null "
+            f"select rank, step, {start}, {stop} from steps where {scene.rank_filter} and {start} is not null "
             f"and {stop} is not null and {scene.inside(start, stop)} order by rank, {start}, {stop} desc"
         )
         for rank, own in groupby(rows, itemgetter(0)):
@@ -44,13 +44,13 @@ def draw_steps(scene: Scene) -> None:
 
 
 def _step(packets: Packets, step: int) -> bytes:
-    return packets.named(f"step {step}") + packets.of_category("step") + packets.told("step", step)
+    return packets.encode_name(f"step {step}") + packets.of_category("step") + packets.encode_value("step", step)
 
 
 def draw_ledgers(scene: Scene) -> None:
     for record in records(scene.run, scene.ranks):
         edges, lines = _ledger(scene, record)
-        bodies = [scene.packets.named(line) + scene.packets.of_category("ledger") for line in LINES]
+        bodies = [scene.packets.encode_name(line) + scene.packets.of_category("ledger") for line in LINES]
         _draw_edges(scene, record.rank, ("ledger", LEDGER, _LEDGER), edges, map(bodies.__getitem__, lines))
 
 
@@ -71,7 +71,7 @@ def draw_collectives(scene: Scene) -> None:
     rows = scene.run.sql(
         "select rank, start, greatest(start, stop) as ends, wait, coalesce(op, 'communication') as called, "
         f"{told} from collectives left join arrivals using (rank, event) "
-        f"where {scene.chosen} and event is not null and {scene.inside('start', 'stop')} "
+        f"where {scene.rank_filter} and event is not null and {scene.inside('start', 'stop')} "
         "order by rank, start, ends desc, event"
     ).iter_rows(AT_ONCE)
     for rank, own in groupby(rows, itemgetter(0)):
@@ -83,16 +83,16 @@ def draw_collectives(scene: Scene) -> None:
 def _waits(packets: Packets, row: tuple[Any, ...]) -> list[tuple[int, int, bytes]]:
     """One slice where nobody tells whether it waited."""
     _, start, stop, wait, called, *told = row
-    said = b"".join(packets.told(key, value) for key, value in zip(_TOLD, told, strict=False))
+    said = b"".join(packets.encode_value(key, value) for key, value in zip(_TOLD, told, strict=False))
 
     def piece(begin: int, end: int, what: str, more: bytes = b"") -> tuple[int, int, bytes]:
         name = f"{called}, {what}"
-        return begin, end, packets.named(name) + packets.of_category("collective") + said + more
+        return begin, end, packets.encode_name(name) + packets.of_category("collective") + said + more
 
     if wait is None:
         return [piece(start, stop, "wait unknown")]
     ready = min(start + wait, stop)
-    late = b"".join(packets.told(key, value) for key, value in zip(_WAIT_TOLD, told[len(_TOLD) :], strict=True))
+    late = b"".join(packets.encode_value(key, value) for key, value in zip(_WAIT_TOLD, told[len(_TOLD) :], strict=True))
     waited = [piece(start, ready, "wait", late)] if ready > start else []
     return [*waited, piece(ready, stop, "transfer")]
 
@@ -101,7 +101,7 @@ def draw_memory(scene: Scene) -> None:
     """What the allocator had handed out after each allocation and free, for each device."""
     rows = scene.run.sql(
         f"select rank, kind, index, time, allocated from (select *, {DEVICE} from memory) "
-        f"where {scene.chosen} and allocated is not null and {scene.inside('time', 'time')} "
+        f"where {scene.rank_filter} and allocated is not null and {scene.inside('time', 'time')} "
         "order by rank, kind, index, time"
     ).iter_rows(AT_ONCE)
     for (rank, kind, index), own in groupby(rows, itemgetter(0, 1, 2)):

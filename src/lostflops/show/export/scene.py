@@ -37,7 +37,7 @@ class Scene:
         self._parents = {rank: next(self.numbers) for rank in ranks}
 
     @property
-    def chosen(self) -> str:
+    def rank_filter(self) -> str:
         return f"rank in ({', '.join(map(str, self.ranks))})"
 
     def inside(self, start: str, stop: str) -> str:
@@ -56,7 +56,7 @@ class Scene:
     def processes(self) -> None:
         for rank, host, device, method, uncertainty in self.run.rows(
             "select rank, host, device, method, uncertainty from ranks left join clocks using (rank) "
-            f"where {self.chosen} order by rank"
+            f"where {self.rank_filter} order by rank"
         ):
             clock = _clock_text(method, uncertainty)
             name = " · ".join(filter(None, (f"rank {rank}", host, device)))
@@ -74,7 +74,7 @@ class Scene:
     def times(self, rank: int, own: Iterable[int] | Ns) -> tuple[list[int], list[bytes]]:
         """A rank's own times on the common clock, as numbers and as they are written."""
         given = own if isinstance(own, np.ndarray) else np.fromiter(own, np.int64)
-        shared = self._clock.shared(rank, given) + self._shift
+        shared = self._clock.to_common(rank, given) + self._shift
         return shared.tolist(), times(shared)
 
 

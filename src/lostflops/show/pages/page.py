@@ -88,7 +88,7 @@ def _all_kernels(run: Run) -> Result:
 
 
 def causes(run: Run) -> Result:
-    name = shlex.quote(run.called)
+    name = shlex.quote(run.name)
     if is_large(run):
         return Result("diagnosis", "Diagnosis", LARGE, next_command=f"lostflops diagnose {name}")
     found = diagnose(run, most=OPEN)
@@ -128,10 +128,10 @@ def questions_for(said: Claims) -> tuple[Question, ...]:
     """All questions, with what the user claims of peaks, FLOPs and tokens."""
 
     @wraps(report)
-    def claimed(run: Run) -> Result:
+    def report_with_claims(run: Run) -> Result:
         return _report(run, said)
 
-    return tuple(claimed if question is _report else question for question in QUESTIONS)
+    return tuple(report_with_claims if question is _report else question for question in QUESTIONS)
 
 
 def page_of(run: Run, questions: Sequence[Question] = QUESTIONS, progress: Progress | None = None) -> Page:
@@ -141,7 +141,7 @@ def page_of(run: Run, questions: Sequence[Question] = QUESTIONS, progress: Progr
             if progress:
                 progress(done, len(questions))
             try:
-                results.append(_with_next(question(run), run.called))
+                results.append(_with_next(question(run), run.name))
             except LostflopsError as error:
                 missing.append((question.__name__, str(error)))
     return Page(run.path.name, tuple(results), GLOSSARY, tuple(missing), STANDING)

@@ -48,7 +48,7 @@ class App:
         route = self._admit_request(scope)
         parameters = _parameters(route, scope)
         body = await _body(route, Headers(scope=scope), receive)
-        asked = asyncio.ensure_future(self._said(route, parameters, body))
+        asked = asyncio.ensure_future(self._respond_or_explain(route, parameters, body))
         gone = asyncio.ensure_future(_gone(receive))
         try:
             await asyncio.wait({asked, gone}, return_when=asyncio.FIRST_COMPLETED)
@@ -69,7 +69,7 @@ class App:
             raise _RefusedRequest(405, f"use {route.method} for this address")
         return route
 
-    async def _said(self, route: Route, parameters: Parameters, body: Any) -> Response:
+    async def _respond_or_explain(self, route: Route, parameters: Parameters, body: Any) -> Response:
         try:
             response = await route.answer(self._live, parameters, body)
             if not route.public:

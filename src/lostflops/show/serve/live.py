@@ -55,7 +55,7 @@ class LivePage:
         self._run.refresh()
         return "-".join(f"{part:x}" for part in self._run.identity)
 
-    async def kept(self, name: str, function: Callable[[Run], bytes]) -> bytes:
+    async def keep_answer(self, name: str, function: Callable[[Run], bytes]) -> bytes:
         """An answer that is found once, however many ask; whoever goes away does not end it."""
         run = self._run.beside()
         if self._kept_of != self._run.identity:
@@ -88,9 +88,9 @@ class LivePage:
             self._strangers.beside(), lambda run: packed(run_query(run, query)), MOST_SECONDS
         )
 
-    async def tried(self, changes: list[tuple[str, str]]) -> Setting:
+    async def try_changes(self, changes: list[tuple[str, str]]) -> Setting:
         run, identity = self._run.beside(), self._run.identity
-        return await self._slow.answer(run, lambda own: self._replays.tried(own, identity, changes), SLOW_SECONDS)
+        return await self._slow.answer(run, lambda own: self._replays.try_changes(own, identity, changes), SLOW_SECONDS)
 
     async def write_trace(self, file: Path) -> None:
         """The whole run as a Perfetto trace."""
@@ -113,7 +113,7 @@ class _Replays:
         self._lock = threading.Lock()
         self._start: tuple[Identity, Baseline] | None = None
 
-    def tried(self, run: Run, identity: Identity, changes: list[tuple[str, str]]) -> Setting:
+    def try_changes(self, run: Run, identity: Identity, changes: list[tuple[str, str]]) -> Setting:
         with self._lock:
             if self._start is None or self._start[0] != identity:
                 found = baseline(run)

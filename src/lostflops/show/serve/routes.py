@@ -78,7 +78,7 @@ async def result(live: LivePage, parameters: Parameters, _body: Any) -> Response
     question = _QUESTIONS.get(parameters["name"])
     if question is None:
         raise UsageError(f"no view has this name. Views are: {', '.join(_QUESTIONS)}")
-    return _bytes(await live.kept(parameters["name"], lambda run: _page(page_of(run, [question]))))
+    return _bytes(await live.keep_answer(parameters["name"], lambda run: _page(page_of(run, [question]))))
 
 
 async def events(live: LivePage, parameters: Parameters, _body: Any) -> Response:
@@ -87,18 +87,18 @@ async def events(live: LivePage, parameters: Parameters, _body: Any) -> Response
     start, stop = _whole(parameters["start"], "start"), _whole(parameters["stop"], "stop")
     most = max(0, min(_whole(parameters["most"], "most"), MOST_EVENTS))
 
-    def told(found: Events) -> bytes:
+    def pack(found: Events) -> bytes:
         view = View()
         return _pack_view(view.events(found), view)
 
-    return _bytes(await live.events(ranks, EventWindow(start, stop, most), told))
+    return _bytes(await live.events(ranks, EventWindow(start, stop, most), pack))
 
 
 async def whatif(live: LivePage, _parameters: Parameters, body: Any) -> Response:
     changes = body.get("changes")
     if not (isinstance(changes, list) and len(changes) <= MOST_CHANGES and all(map(_is_change, changes))):
         raise UsageError("changes must be a list of pairs, each a name and a value")
-    return _json(asdict(await live.tried([(name, value) for name, value in changes])))
+    return _json(asdict(await live.try_changes([(name, value) for name, value in changes])))
 
 
 async def sql(live: LivePage, _parameters: Parameters, body: Any) -> Response:

@@ -94,14 +94,14 @@ class _Workers(Generic[T, R]):
                     number, item = self._waiting.popleft()
                 except IndexError:
                     break
-                self._results[number] = self._done(at, item)
+                self._results[number] = self._do(at, item)
                 self._on_done(item)
         except BaseException as error:  # noqa: BLE001 - also of the caller's progress: it is raised where it belongs
             self._finished.put(error)
         else:
             self._finished.put(None)
 
-    def _done(self, at: int, item: T) -> R:
+    def _do(self, at: int, item: T) -> R:
         for _ in range(MOST_DEATHS):
             try:
                 return self._hand_over(self._processes[at], item)

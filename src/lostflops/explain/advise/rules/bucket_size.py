@@ -118,12 +118,12 @@ def _claim(case: Case, made: Traffic, reduced: Flags, size: float, larger: bool)
     return Claim(
         cause="bucket_size",
         what=what,
-        taken=made.taken(rows),
+        taken=made.attribute(rows),
         evidence=(
             Evidence(
                 f"{count:.3g} all-reduces per step in the backward pass ({format_bytes(whole)}) take "
                 f"{format_ns(int(made.took[rows].sum()) // steps)}; compute hides "
-                f"{format_share(made.hidden(rows))}{says}",
+                f"{format_share(made.share_hidden(rows))}{says}",
                 events=made.examples(rows),
                 steps=made.steps(rows),
                 sources=sources(case.run, made, rows),

@@ -32,7 +32,7 @@ _FIX: Final = (
 
 
 def _find(case: Case) -> Iterator[Claim]:
-    again = _again(case) if case.told is not None else None
+    again = _again(case) if case.timed_steps is not None else None
     share = spread.share(case, _LINE)
     evidence = [*_cite_compile_gaps(case, share), *([again[1]] if again is not None else [])]
     if share >= _FEW:

@@ -63,7 +63,7 @@ def _search(case: Case, ddp: dict[str, Any]) -> Claim:
             f"find_unused_parameters=True costs {format_share(share)} of the time of all ranks, but all {count:,} "
             "parameters are used."
         ),
-        taken=made.taken(rows) | _within(case, searched),
+        taken=made.attribute(rows) | _within(case, searched),
         evidence=(
             Evidence(
                 f"searching the graph takes {format_share(search)} of the time of all ranks, all-reducing the map of "
@@ -125,7 +125,7 @@ def _buffers(case: Case, ddp: dict[str, Any]) -> Iterator[Claim]:
     rows: Flags = np.array([call in calls for call in known], np.bool_)
     # A sharded optimizer broadcasts parameters.
     rows &= made.of(~asked_in(made.graph, lambda phase: phase == OPTIMIZER))
-    taken = made.taken(rows)
+    taken = made.attribute(rows)
     share = sum(taken.values()) / (case.wall or 1)
     if not taken:
         return
@@ -139,7 +139,7 @@ def _buffers(case: Case, ddp: dict[str, Any]) -> Iterator[Claim]:
         evidence=(
             Evidence(
                 f"{made.a_step(rows):.3g} broadcasts per step and rank; compute hides "
-                f"{format_share(made.hidden(rows))}",
+                f"{format_share(made.share_hidden(rows))}",
                 events=made.examples(rows),
                 steps=made.steps(rows),
             ),

@@ -71,7 +71,11 @@ def _claim_from_replay(case: Case) -> Iterator[Claim]:
 
 
 def _is_exposed(case: Case, made: Traffic, rows: Flags) -> bool:
-    return int(made.exposed[rows].sum()) >= _SMALLEST * case.wall and bool(rows.any()) and made.hidden(rows) < _HIDDEN
+    return (
+        int(made.exposed[rows].sum()) >= _SMALLEST * case.wall
+        and bool(rows.any())
+        and made.share_hidden(rows) < _HIDDEN
+    )
 
 
 def _by_hand(case: Case, made: Traffic) -> Claim:
@@ -90,7 +94,7 @@ def _by_hand(case: Case, made: Traffic) -> Claim:
     return Claim(
         cause="exposed_comm",
         what="Gradients are reduced after the backward pass, while nothing computes.",
-        taken=made.taken(rows),
+        taken=made.attribute(rows),
         evidence=(_cite_calls(made, rows, "all-reduces of gradients, started after the backward pass", lines),),
         confidence=0.9,
         certain_if="find the call in the program that reduces gradients after backward().",
@@ -103,7 +107,7 @@ def _claim_missing_prefetch(case: Case, made: Traffic, rows: Flags) -> Claim:
     return Claim(
         cause="exposed_comm",
         what="FSDP gathers parameters only when they are needed, and compute waits for them.",
-        taken=made.taken(rows),
+        taken=made.attribute(rows),
         evidence=(
             _cite_calls(made, rows, "all-gathers of parameters and reduce-scatters", sources(case.run, made, rows)),
         ),
@@ -125,7 +129,7 @@ def _claim_late_reduce_scatters(case: Case, made: Traffic, rows: Flags) -> Claim
     return Claim(
         cause="exposed_comm",
         what="Gradients are reduce-scattered after the backward pass, while nothing computes.",
-        taken=made.taken(rows),
+        taken=made.attribute(rows),
         evidence=(_cite_calls(made, rows, "reduce-scatters after the backward pass", sources(case.run, made, rows)),),
         confidence=0.85,
         certain_if="record with the fix: each layer's reduction must start while earlier layers run backward.",
@@ -143,7 +147,7 @@ def _claim_weight_averaging(case: Case, made: Traffic, rows: Flags) -> Claim:
     return Claim(
         cause="exposed_comm",
         what="Weights are averaged between steps, while nothing computes.",
-        taken=made.taken(rows),
+        taken=made.attribute(rows),
         evidence=(_cite_calls(made, rows, "all-reduces of weights, outside forward and backward", lines),),
         confidence=0.85,
         certain_if="find the call in the program that averages parameters after the update.",
@@ -161,7 +165,7 @@ def _claim_all_to_alls(case: Case, made: Traffic, rows: Flags) -> Claim:
     return Claim(
         cause="exposed_comm",
         what="All-to-alls are exposed: nothing computes while they run.",
-        taken=made.taken(rows),
+        taken=made.attribute(rows),
         evidence=(_cite_calls(made, rows, "all-to-alls", sources(case.run, made, rows)),),
         confidence=0.7,
         certain_if="exchange one half of the batch while the other half computes: steps must get shorter.",
@@ -179,7 +183,7 @@ def _cite_calls(made: Traffic, rows: Flags, what: str, lines: tuple[str, ...]) -
     steps = max(len(made.graph.steps), 1)
     return Evidence(
         f"per step: {made.a_step(rows):.3g} {what} ({format_bytes(made.bytes_a_step(rows))}) take "
-        f"{format_ns(int(made.took[rows].sum()) // steps)}; compute hides {format_share(made.hidden(rows))}",
+        f"{format_ns(int(made.took[rows].sum()) // steps)}; compute hides {format_share(made.share_hidden(rows))}",
         events=made.examples(rows),
         ranks=tuple(np.unique(made.rank[rows]).tolist()),
         steps=made.steps(rows),

@@ -58,7 +58,7 @@ def _claim(case: Case, found: Sharding, passes: int, *, reduced: bool, gathered:
             f"FSDP {' and '.join(kinds)} in each of {passes} microbatches: {format_share(share)} of the time of all "
             "ranks is wasted."
         ),
-        taken={place: round(ns * (1 - 1 / passes)) for place, ns in found.taken(rows).items()},
+        taken={place: round(ns * (1 - 1 / passes)) for place, ns in found.attribute(rows).items()},
         evidence=(
             Evidence(
                 f"per step: {passes} backward passes, {found.calls(found.reductions):.3g} reductions and "

@@ -43,7 +43,7 @@ def _find(case: Case) -> Iterator[Claim]:
             f"FSDP shards {count} small units (median {format_bytes(int(np.median(found.units)))}), so each step runs "
             f"{calls:.0f} small collectives."
         ),
-        taken=found.taken(rows),
+        taken=found.attribute(rows),
         evidence=(_evidence(found, calls, on_host),),
         confidence=0.9,
         certain_if="run some steps with one unit per block: the loss must stay the same, and steps must get shorter.",
@@ -68,7 +68,7 @@ def _evidence(found: Sharding, calls: float, on_host: float) -> Evidence:
     return Evidence(
         f"{calls:.0f} collectives per step and rank of {format_ns(took)} each (median) take "
         f"{format_share(found.share(rows))} of the time of all ranks; compute hides "
-        f"{format_share(made.hidden(rows))}; FSDP's Python code takes {format_share(on_host)} of the time",
+        f"{format_share(made.share_hidden(rows))}; FSDP's Python code takes {format_share(on_host)} of the time",
         events=made.examples(rows),
         steps=made.steps(rows),
     )

@@ -34,7 +34,7 @@ _USUAL: Final = {
 
 
 def _find(case: Case) -> Iterator[Claim]:
-    if case.told is None:
+    if case.timed_steps is None:
         raise NotChecked("step times were not recorded: record with lostflops run")
     timed = series(case)
     rows = np.flatnonzero(timed.settled)

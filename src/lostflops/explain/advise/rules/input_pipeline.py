@@ -108,7 +108,7 @@ def _evidence(case: Case, where: Seen | None, has_workers: bool) -> Iterator[Evi
             f"{format_share(part)} of these waits are at {place} ({where.samples:,} stack samples)",
             sources=where.sources,
         )
-    pace = case.told.pace if case.told is not None else None
+    pace = case.timed_steps.pace if case.timed_steps is not None else None
     waited = pace.share("data") if pace is not None else None
     if pace is not None and waited is not None:
         yield Evidence(f"in {pace.settled:,} normal steps, waits for batches take {format_share(waited)} of the step")

@@ -28,7 +28,7 @@ def _find(case: Case) -> Iterator[Claim]:
     yield Claim(
         cause="missing_no_sync",
         what=f"Gradients are reduced in each of the {passes} microbatches of a step; once per step is enough.",
-        taken=made.taken(early),
+        taken=made.attribute(early),
         evidence=(
             Evidence(
                 f"per step: {passes} backward passes with {calls / passes:.3g} reductions of the same sizes in each "

@@ -26,7 +26,7 @@ _FEWEST: Final = 5
 
 
 def _find(case: Case) -> Iterator[Claim]:
-    if case.told is None:
+    if case.timed_steps is None:
         raise NotChecked("step times were not recorded", "--steps auto")
     timed = series(case)
     profiled, settled = timed.ns[timed.profiled & ~timed.compiled & ~timed.first], timed.ns[timed.settled]

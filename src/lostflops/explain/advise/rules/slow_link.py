@@ -58,7 +58,7 @@ def _find(case: Case) -> Iterator[Claim]:
     yield Claim(
         cause="slow_link",
         what=_what(case, made, rows, slow),
-        taken=made.taken(chosen),
+        taken=made.attribute(chosen),
         evidence=tuple(_evidence(made, chosen, slow, (took, compute))),
         confidence=0.85 if slow else 0.8,
         certain_if="stop the job and run lostflops calibrate on these hosts, which measures each link alone.",
@@ -77,7 +77,7 @@ def _of_host(case: Case, made: Traffic, rows: Flags, found: SlowHost) -> Claim:
             f"The link of host {found.host} ({listed}) is slow: it reaches "
             f"{format_share(found.rate / found.others)} of the bandwidth of other hosts."
         ),
-        taken=made.taken(rows),
+        taken=made.attribute(rows),
         evidence=(
             Evidence(
                 f"{found.transfers:,} transfers with {found.host} reach {found.rate:.3g} GB/s; the same transfers "
@@ -165,7 +165,7 @@ def _evidence(made: Traffic, rows: Flags, slow: list[int], times: tuple[int, int
     took, compute = times
     yield Evidence(
         f"transfers between hosts take {format_ns(took)} per step at {_rate(made, rows):.3g} GB/s (busbw, median); the "
-        f"compute that could hide them takes {format_ns(compute)} and hides {format_share(made.hidden(rows))}",
+        f"compute that could hide them takes {format_ns(compute)} and hides {format_share(made.share_hidden(rows))}",
         events=made.examples(rows),
         steps=made.steps(rows),
     )

@@ -57,7 +57,7 @@ class _BatchSize:
 def _find(case: Case) -> Iterator[Claim]:
     batch = _batch(case)
     if batch is None:
-        if case.told is None:
+        if case.timed_steps is None:
             raise NotChecked("the number of samples in a step was not recorded: record with lostflops run")
         raise NotChecked("the number of samples in a step is unknown: no batch of a DataLoader shows it")
     if not case.wall or not _is_small(case, batch) or _has_narrower(case):

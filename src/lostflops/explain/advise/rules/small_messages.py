@@ -58,12 +58,12 @@ def _by_hand(case: Case) -> Claim:
     return Claim(
         cause="small_messages",
         what=f"Gradients are all-reduced one by one after backward, in {calls:.0f} small messages per step.",
-        taken=made.taken(rows),
+        taken=made.attribute(rows),
         evidence=(
             Evidence(
                 f"{calls:.0f} all-reduces per step of {format_bytes(middle)} (median) take "
                 f"{format_ns(int(made.took[rows].mean()))} each, about {format_share(latency)} of it latency; compute "
-                f"hides {format_share(made.hidden(rows))}",
+                f"hides {format_share(made.share_hidden(rows))}",
                 events=made.examples(rows),
                 steps=made.steps(rows),
                 sources=lines,
@@ -118,12 +118,12 @@ def _of_the_model(case: Case, one: _Operation) -> Iterator[Claim]:
     yield Claim(
         cause="small_messages",
         what=f"{one.what} {calls:.0f} small messages per step, and each pays the latency.",
-        taken=made.taken(rows),
+        taken=made.attribute(rows),
         evidence=(
             Evidence(
                 f"{calls:.0f} {one.name} per step of {format_bytes(int(np.median(made.size[rows])))} (median) take "
                 f"{format_ns(int(made.took[rows].mean()))} each, about {format_share(latency)} of it latency; compute "
-                f"hides {format_share(made.hidden(rows))}",
+                f"hides {format_share(made.share_hidden(rows))}",
                 events=made.examples(rows),
                 steps=made.steps(rows),
                 sources=sources(case.run, made, rows),
@@ -149,12 +149,12 @@ def _claim_hooked_messages(case: Case, meetings: Flags) -> Iterator[Claim]:
     yield Claim(
         cause="small_messages",
         what=f"Gradients are all-reduced one by one during backward, in {made.a_step(rows):.0f} messages per step.",
-        taken=made.taken(rows),
+        taken=made.attribute(rows),
         evidence=(
             Evidence(
                 f"{made.a_step(rows):.0f} all-reduces per step of {format_bytes(int(np.median(made.size[rows])))} "
                 f"(median) take {format_ns(int(made.took[rows].mean()))} each; compute hides "
-                f"{format_share(made.hidden(rows))}; the model is not wrapped in DistributedDataParallel",
+                f"{format_share(made.share_hidden(rows))}; the model is not wrapped in DistributedDataParallel",
                 events=made.examples(rows),
                 steps=made.steps(rows),
                 sources=lines,
@@ -178,7 +178,7 @@ def _claim_gradient_gathers(case: Case, meetings: Flags) -> Claim:
     return Claim(
         cause="small_messages",
         what=f"Every rank all-gathers all gradients, in {made.a_step(rows):.0f} small messages per step.",
-        taken={**made.taken(rows), **made.taken(rows, WAIT)},
+        taken={**made.attribute(rows), **made.attribute(rows, WAIT)},
         evidence=(
             Evidence(
                 f"{made.a_step(rows):.0f} all-gathers per step of {format_bytes(int(np.median(made.size[rows])))} "

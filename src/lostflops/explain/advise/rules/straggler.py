@@ -177,7 +177,7 @@ def _over_the_run(case: Case, changes: Sequence[str], late: LateRank, drift: Dri
     price, found, comparison = case.price(*changes), late.found, case.judgement.comparison
     longer = found.line_excess / max(found.steps, 1)
     lately = longer / max(float(comparison.computed[comparison.place(found.rank)]) - longer, 1.0)
-    if price is None or case.told is None or not 0 < price.gain < 1 or lately <= 0:
+    if price is None or case.timed_steps is None or not 0 < price.gain < 1 or lately <= 0:
         return None
     part = max(drift.mean - 1, 0.0) / lately
     share, low, high = (
@@ -227,7 +227,7 @@ def _evidence(case: Case, late: Sequence[LateRank], sources: Sequence[str], hot:
             f"{pluralise(found.last.of, 'collective')} (p = {found.p_value:.2g}).{_habitually(found.habit)}",
             events=_longest(case, found.rank, found.line),
             ranks=(found.rank,),
-            steps=case.asked.steps or tuple(sorted(case.total.steps)),
+            steps=case.scope.steps or tuple(sorted(case.total.steps)),
         )
     if sources:
         yield Evidence(
@@ -286,7 +286,7 @@ def _sources(case: Case, late: Sequence[LateRank]) -> list[str]:
     line, rank = late[0].found.line, late[0].found.rank
     if line not in HOST_LINES and rank not in case.total.on_thread:
         return []  # while a device works its host is ahead, somewhere else
-    asked = Scope(case.asked.kind, (rank,), case.asked.steps)
+    asked = Scope(case.scope.kind, (rank,), case.scope.steps)
     found = [places(one.times[line]) for one in read_samples(case.run, asked) if line in one.times]
     return [frame for frame, _ in found[0].most_common(_MOST_SOURCES)] if found else []
 

@@ -105,7 +105,7 @@ def _small_collectives(case: Case) -> Iterator[Claim]:
     yield Claim(
         cause="sync",
         what=f"The program waits for {calls:.3g} small collectives per step{place}.",
-        taken={**made.taken(rows, TRANSFER), **made.taken(rows, WAIT)},
+        taken={**made.attribute(rows, TRANSFER), **made.attribute(rows, WAIT)},
         evidence=(
             Evidence(
                 f"{calls:.3g} collectives of at most {max(int(made.size[rows].max()), 0)} bytes per step"

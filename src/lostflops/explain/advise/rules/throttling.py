@@ -67,7 +67,7 @@ class _KernelSteps:
 
 
 def _find(case: Case) -> Iterator[Claim]:
-    steps = _select_timed_steps(case) if case.told is not None else _select_traced_steps(case)
+    steps = _select_timed_steps(case) if case.timed_steps is not None else _select_traced_steps(case)
     if steps is None:
         return
     by_rank = [measure_growth(steps.work[:, at]) for at in range(len(steps.ranks))]

@@ -126,7 +126,7 @@ def _find(case: Case) -> Iterator[Claim]:
 
 def _steps(case: Case) -> tuple[_StepSeries | None, int, int, float]:
     """And how many there must be, in all and slow ones in a row, and by how many times slower."""
-    if case.told is not None:
+    if case.timed_steps is not None:
         timed = series(case)
         rows = np.flatnonzero(timed.settled)[-MOST_STEPS:]
         return (

@@ -46,7 +46,7 @@ class Computed:
 @once_per_case
 def read_computed_ranks(case: Case) -> list[Computed]:
     """Return what up to `MOST_READ` ranks, evenly spread over all, computed piece by piece."""
-    run, asked = case.run, case.asked
+    run, asked = case.run, case.scope
     ranks = asked.ranks
     every = -(-len(ranks) // MOST_READ) if ranks else 1
     found = []

@@ -61,9 +61,9 @@ def drifts(case: Case) -> list[Drift]:
 
 def _read_forward_times(case: Case) -> tuple[Codes, Codes, Floats] | None:
     """The forward pass, in which ranks wait for nobody; None where too few are timed."""
-    if case.told is None:
+    if case.timed_steps is None:
         return None
-    columns = case.run.columns(_FORWARD.format(attempt=case.told.pace.attempt)).values()
+    columns = case.run.columns(_FORWARD.format(attempt=case.timed_steps.pace.attempt)).values()
     rank, step, ns = (np.asarray(column).astype(np.int64) for column in columns)
     ranks, row = np.unique(rank, return_inverse=True)
     steps, column = np.unique(step, return_inverse=True)

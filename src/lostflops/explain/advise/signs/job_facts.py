@@ -15,8 +15,8 @@ def job_facts(case: Case, key: str) -> dict[int, list[Any]]:
     """Return the values of a key by rank, in no order, of the attempt that the window or the timings are of: a restart
     may have changed what an earlier attempt recorded. Empty where there is none."""
     attempt = traced_attempt(case.run)
-    if attempt is None and case.told is not None:
-        attempt = case.told.pace.attempt
+    if attempt is None and case.timed_steps is not None:
+        attempt = case.timed_steps.pace.attempt
     of = "true" if attempt is None else f"(attempt is null or attempt = {attempt})"
     rows = case.run.rows(f"select rank, value from job where key = '{key}' and value is not null and {of}")
     found: dict[int, list[Any]] = {}

@@ -74,9 +74,9 @@ class StepSeries:
 
 def series(case: Case) -> StepSeries:
     """Raises `NotChecked` where no step was timed."""
-    if case.told is None:
+    if case.timed_steps is None:
         raise NotChecked("step times were not recorded", "--steps auto")
-    run, attempt = case.run, case.told.pace.attempt
+    run, attempt = case.run, case.timed_steps.pace.attempt
     timed = [rank for (rank,) in run.rows(f"select distinct rank from timings where attempt = {attempt} order by 1")]
     places = np.unique(np.linspace(0, len(timed) - 1, min(len(timed), _MOST_RANKS)).round().astype(int))
     ranks = tuple(timed[place] for place in places)

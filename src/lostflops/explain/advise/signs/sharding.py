@@ -39,8 +39,8 @@ class Sharding:
         """Return the part of all time that these calls take unhidden, waits for other ranks among it."""
         return int((self.traffic.exposed + self.traffic.waited)[rows].sum()) / (self.wall or 1)
 
-    def taken(self, rows: Flags) -> dict[Place, int]:
-        return self.traffic.taken(rows) | self.traffic.taken(rows, "comm.wait")
+    def attribute(self, rows: Flags) -> dict[Place, int]:
+        return self.traffic.attribute(rows) | self.traffic.attribute(rows, "comm.wait")
 
     def calls(self, rows: Flags) -> float:
         """Return how many of them a rank makes in a step."""

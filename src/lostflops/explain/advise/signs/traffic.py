@@ -69,14 +69,14 @@ class Traffic:
         rows: Flags = meetings[self.meeting]
         return rows
 
-    def taken(self, rows: Flags, line: str = TRANSFER) -> dict[Place, int]:
+    def attribute(self, rows: Flags, line: str = TRANSFER) -> dict[Place, int]:
         """What these rows hold of a line, by rank."""
         ns = self.exposed if line == TRANSFER else self.waited
         chosen = np.flatnonzero(rows)
         totals = ((rank, int(ns[chosen[own]].sum())) for rank, own in group_rows(self.rank[chosen]))
         return {(rank, line): total for rank, total in totals if total}
 
-    def hidden(self, rows: Flags) -> float:
+    def share_hidden(self, rows: Flags) -> float:
         """What part of these transfers compute hid."""
         return 1 - int(self.exposed[rows].sum()) / max(int(self.took[rows].sum()), 1)
 

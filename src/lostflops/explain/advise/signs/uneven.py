@@ -90,9 +90,9 @@ def _beside(case: Case) -> list[tuple[str, Floats, Floats]]:
 
 def _read_forward_times(case: Case) -> tuple[npt.NDArray[np.int64], Floats] | None:
     """Forward passes of all steps, in which ranks wait for nobody."""
-    if case.told is None:
+    if case.timed_steps is None:
         return None
-    columns = case.run.columns(_FORWARD.format(attempt=case.told.pace.attempt)).values()
+    columns = case.run.columns(_FORWARD.format(attempt=case.timed_steps.pace.attempt)).values()
     rank, step, ns = (np.asarray(column) for column in columns)
     ranks = case.judgement.comparison.ranks
     known = np.isin(rank, ranks)

@@ -66,15 +66,15 @@ def work_done(case: Case) -> list[WorkDone]:
 
 
 def _read_counted_work(case: Case, unit: str) -> WorkDone | None:
-    if case.told is None:
+    if case.timed_steps is None:
         return None
-    query = _COUNTED.format(unit=unit, attempt=case.told.pace.attempt)
+    query = _COUNTED.format(unit=unit, attempt=case.timed_steps.pace.attempt)
     rank, step, amount = (np.asarray(column) for column in case.run.columns(query).values())
     return _tabulate_work(unit, rank.astype(np.int64), step.astype(np.int64), amount.astype(np.float64))
 
 
 def _flops(case: Case) -> WorkDone | None:
-    parts = [(one.rank, *_flops_of(one)) for one in records(case.run, case.asked.ranks)]
+    parts = [(one.rank, *_flops_of(one)) for one in records(case.run, case.scope.ranks)]
     rank = np.concatenate([np.empty(0, np.int64), *(np.full(steps.size, number) for number, steps, _ in parts)])
     step = np.concatenate([np.empty(0, np.int64), *(steps for _, steps, _ in parts)])
     return _tabulate_work("FLOPs", rank, step, np.concatenate([np.empty(0), *(amount for *_, amount in parts)]))

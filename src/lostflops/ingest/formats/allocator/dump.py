@@ -72,7 +72,7 @@ class StackTable:
 
     def text(self, frames: Any) -> str | None:
         """From the outermost frame; of C++ only autograd's engine, which tells the phase, where there is Python."""
-        told = self._told(frames)
+        told = self._read_frames(frames)
         python = [one for one in told if one[2] < len(CODES) or _ENGINE in one[0]]
         text = ";".join(text for text, _, _ in reversed(python or told))
         if text not in self._texts:
@@ -83,7 +83,7 @@ class StackTable:
             self._texts.add(text)
         return text or None
 
-    def _told(self, frames: Any) -> list[tuple[str, str, int]]:
+    def _read_frames(self, frames: Any) -> list[tuple[str, str, int]]:
         if type(frames) is not list:
             return []
         return [one for frame in frames[:_DEEPEST] if (one := self._frame(frame)) is not None]

@@ -102,7 +102,7 @@ class RankCapture:
         }
 
     @property
-    def told(self) -> records.SessionRecord | None:
+    def session(self) -> records.SessionRecord | None:
         """What its newest process told about itself."""
         return next((one.told for one in reversed(self._sessions.values()) if one.told is not None), None)
 

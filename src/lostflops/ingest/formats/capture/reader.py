@@ -69,7 +69,7 @@ def _first_attempt(path: Path) -> int:
 
 
 def _build_ingested(rank: RankCapture, digest: str) -> RankRows:
-    told = rank.told
+    told = rank.session
     found = RankRows(rank=rank.rank, rank_source="recorded", digest=digest, rows=rank.rows)
     if told is not None:
         found.host, found.world_size, found.backend = told.host, told.world_size, told.backend

@@ -87,20 +87,20 @@ class DeviceRows:
     def _add_graphs(self) -> None:
         """A graph that was recorded as a whole is one row; what ran inside of it is not told."""
         for rank, rows in self._read_by_rank(f"{_PREFIX}GRAPH_TRACE", (*_PLACED, "graphId")):
-            columns = self._common(rank, rows, "kernel", self._named(_graph, rows["graphId"]))
+            columns = self._common(rank, rows, "kernel", self._name_rows(_graph, rows["graphId"]))
             rank.recording.losses["graphs_as_a_whole"] += rows["start"].size
             rank.recording.device.append(rows["start"].size, columns)
 
     def _add_copies(self) -> None:
         kinds = ("copyKind", "srcKind", "dstKind")
         for rank, rows in self._read_by_rank(f"{_PREFIX}MEMCPY", (*_PLACED, "bytes", *kinds)):
-            names = self._named(_copy, *(rows[kind] for kind in kinds))
+            names = self._name_rows(_copy, *(rows[kind] for kind in kinds))
             columns = self._common(rank, rows, "memcpy", names) | {"bytes": _sizes(rows["bytes"])}
             rank.recording.device.append(rows["start"].size, columns)
 
     def _add_fills(self) -> None:
         for rank, rows in self._read_by_rank(f"{_PREFIX}MEMSET", (*_PLACED, "bytes", "memKind")):
-            columns = self._common(rank, rows, "memset", self._named(_fill, rows["memKind"]))
+            columns = self._common(rank, rows, "memset", self._name_rows(_fill, rows["memKind"]))
             rank.recording.device.append(rows["start"].size, columns | {"bytes": _sizes(rows["bytes"])})
 
     def _add_waits(self) -> None:
@@ -108,7 +108,7 @@ class DeviceRows:
         wanted = ("start", "end", "contextId", "streamId", "correlationId", "globalPid", "syncType")
         for batch in self._file.batches(f"{_PREFIX}SYNCHRONIZATION", wanted, ("start", "end", "globalPid")):
             for rank, rows in self._split_by_rank(batch, self._places.of_context, "contextId"):
-                columns = self._common(rank, rows, "sync", self._named(_wait, rows["syncType"]))
+                columns = self._common(rank, rows, "sync", self._name_rows(_wait, rows["syncType"]))
                 rank.recording.device.append(rows["start"].size, columns)
 
     def _read_by_rank(self, table: str, wanted: Sequence[str]) -> Iterator[tuple[NsysRank, Rows]]:
@@ -138,7 +138,7 @@ class DeviceRows:
             "correlation": rows["correlationId"],
         }
 
-    def _named(self, name: Callable[..., str], *columns: npt.NDArray[np.int64]) -> Names:
+    def _name_rows(self, name: Callable[..., str], *columns: npt.NDArray[np.int64]) -> Names:
         keys, inverse = distinct_rows(*columns)
         return np.array([self._vocabulary.names[name(*key)] for key in keys], np.uint32)[inverse]
 

@@ -140,7 +140,7 @@ class HostRows:
             if not owners:
                 self._ranks[0].recording.losses["events_of_other_processes"] += rows["start"].size
             for number in owners:
-                yield self._ranks[number], self._ranks[number].timed(rows)
+                yield self._ranks[number], self._ranks[number].keep_timed(rows)
 
     def _keep_steps_and_annotations(self, rank: NsysRank, columns: Columns) -> None:
         steps = self._vocabulary.step_of_name[columns["name"]]

@@ -30,7 +30,7 @@ class NsysRank:
         self._lanes: dict[tuple[int, ...], int] = {}
         self.first = _FARTHEST
 
-    def timed(self, rows: Rows) -> Rows:
+    def keep_timed(self, rows: Rows) -> Rows:
         """Rows that have a start and an end in order, with `dur`; the others are counted."""
         start, stop = rows["start"], rows["end"]
         readable = (start != NULL) & (stop != NULL)

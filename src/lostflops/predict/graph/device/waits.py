@@ -68,7 +68,7 @@ class Latest:
         place = np.minimum(np.searchsorted(launches, called), np.searchsorted(stops, ended, side="right")) - 1
         return np.where(place >= 0, place + first, -1)
 
-    def launched(self, stream: int, called: Ns) -> Codes:
+    def find_launched(self, stream: int, called: Ns) -> Codes:
         """Place of the last one on a stream that was launched before `called`, -1 for none."""
         first, launches, _ = self._streams[stream]
         place = np.searchsorted(launches, called) - 1

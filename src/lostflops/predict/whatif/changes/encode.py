@@ -41,7 +41,7 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
     one_of(value, _VALUES, "encode")
     if facts.memory is None:
         raise NotApplicable(f"no memory was recorded, so kept activations are unknown: record with {WITH_MEMORY}")
-    moved = encodable(facts.memory, value, facts).moved(facts.memory)
+    moved = encodable(facts.memory, value, facts).count_moved_bytes(facts.memory)
     rate, said = memory_rate(graph, facts)
     duration = graph.tasks.duration.astype(np.float64)
     for phase in (FORWARD, BACKWARD):
@@ -124,7 +124,7 @@ class Encoded:
     small: Codes
     used: Codes
 
-    def moved(self, memory: RankMemory) -> float:
+    def count_moved_bytes(self, memory: RankMemory) -> float:
         """Bytes read and written in a step to encode and decode."""
         steps = max(np.unique(memory.blocks.step[self.rows]).size, 1)
         return 2 * float((memory.blocks.bytes[self.rows] + self.small).sum()) / steps

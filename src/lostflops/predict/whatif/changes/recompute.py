@@ -63,7 +63,7 @@ def _some(graph: TaskGraph, value: str, facts: Facts, computes: Flags) -> Edited
     if told is None:
         names, shares = names_in(value), dict[str, float]()
     else:
-        names, shares = [told.calls.modules[at] for at in told.named(value)], told.shares()
+        names, shares = [told.calls.modules[at] for at in told.find_modules(value)], told.shares()
     module, share, around = some_modules(graph, names, shares, computes)
     made = _retime_backward(graph, computes, module, share, around)
     return Edited(graph=made, doubt=_DOUBT, notes=_notes_of_some(names, told), extra={"modules": names})
@@ -99,7 +99,7 @@ def _remember(memory: RankMemory, value: str, facts: Facts) -> Remembered:
     if value == "off":
         raise NotApplicable("the activations that would be kept were never allocated, so their size is unknown")
     told = _require_recomputable(facts)
-    chosen = told.layers() if value == "on" else told.named(value)
+    chosen = told.layers() if value == "on" else told.find_modules(value)
     if not chosen:
         raise NotApplicable(f"no module was recorded, so what layers keep is unknown: record with {WITH_MEMORY}")
     return Remembered(told.edit_memory(memory, chosen), _DOUBT_OF_BYTES, (_INPUTS_STAY,))

@@ -49,12 +49,12 @@ class PassPlaces:
         np.minimum.at(self._begin, block[own], self.new[own])
         np.maximum.at(self._end, block[own], self.new[own])
 
-    def begun(self, tasks: Index) -> Index:
+    def find_begin(self, tasks: Index) -> Index:
         """New indices; of passes and transfers that of the first pass of their step."""
-        return self._told(tasks, self._begin)
+        return self._find_edge(tasks, self._begin)
 
-    def ended(self, tasks: Index) -> Index:
-        return self._told(tasks, self._end)
+    def find_end(self, tasks: Index) -> Index:
+        return self._find_edge(tasks, self._end)
 
     def is_last(self, new: Rows) -> Flags:
         last: Flags = (self._end[self.block] == self.new) & new["computes"]
@@ -65,7 +65,7 @@ class PassPlaces:
         first: Flags = self.first_pass[self._block[tasks]] == tasks
         return first
 
-    def _told(self, tasks: Index, edge: Ns) -> Index:
+    def _find_edge(self, tasks: Index, edge: Ns) -> Index:
         place = np.where(self.old[tasks] >= 0, self.old[tasks], edge[self._block[tasks]])
         told: Index = np.where(tasks >= 0, place, NONE).astype(np.int32)
         return told

@@ -48,7 +48,7 @@ class Plan:
         return np.minimum(np.searchsorted(self.old, self.new), self.old.size - 1)
 
     @property
-    def shared(self) -> tuple[Rows, Rows]:
+    def shared_buckets(self) -> tuple[Rows, Rows]:
         """New and recorded buckets that have bytes in common."""
         begins = np.concatenate(([0], self.new[:-1]))
         before = np.concatenate(([0], self.old[:-1]))
@@ -97,7 +97,7 @@ def recut(graph: TaskGraph, plans: Sequence[Plan], transfers: TimedTransfers) ->
                 needs |= {(held.lane, new): src for new, src in enumerate(_hold(graph, plan, held, base, edges))}
                 calling = np.unique(held.src[enqueuing[held.src]])
                 duration[calling] = np.round(duration[calling] * (plan.new.size / plan.old.size))
-            for new, old in zip(*(each.tolist() for each in plan.shared), strict=True):
+            for new, old in zip(*(each.tolist() for each in plan.shared_buckets), strict=True):
                 for edge in out[first[own[old]] : first[own[old] + 1]]:
                     told, user = graph.edges, int(graph.edges.dst[edge])
                     # Who went on before the last of these gradients was ready did not wait for it.

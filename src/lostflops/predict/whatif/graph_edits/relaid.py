@@ -97,7 +97,7 @@ def relaid(graph: TaskGraph, made: Pipeline, schedule: str, shape: PipelineShape
         graph,
         tasks=Tasks(**columns),
         edges=_edges(graph.edges, new, places),
-        steps=replace(steps, first=places.begun(steps.first), last=places.ended(steps.last)),
+        steps=replace(steps, first=places.find_begin(steps.first), last=places.find_end(steps.last)),
         measured=MeasuredTimes(*measured),
     )
     changed.self_check()
@@ -208,8 +208,8 @@ def _edges(old: Edges, new: Rows, places: PassPlaces) -> Edges:
     left = old.take(stays)
     sent = np.flatnonzero(new["source"] >= 0)
     return Edges(
-        np.concatenate((places.ended(left.src), places.new[new["source"][sent]])).astype(np.int32),
-        np.concatenate((places.begun(left.dst), places.new[sent])).astype(np.int32),
+        np.concatenate((places.find_end(left.src), places.new[new["source"][sent]])).astype(np.int32),
+        np.concatenate((places.find_begin(left.dst), places.new[sent])).astype(np.int32),
         np.concatenate((left.delay, np.zeros(sent.size, np.int64))),
         np.concatenate((left.after_start, np.zeros(sent.size, np.bool_))),
         np.concatenate((left.because, np.full(sent.size, Because.CHANGE, np.int8))),

@@ -52,7 +52,7 @@ def fully_sharded(memory: RankMemory, held: Sequence[HeldParameter], ranks: int)
             rows = np.flatnonzero((own == unit) & one.gradients)
             if rows.size:
                 made += one.make_scatter_blocks(unit, size, size * ranks, int(died[rows].max()))
-                died[rows] = one.done(unit) + 1
+                died[rows] = one.when_scattered(unit) + 1
     changed = change_lifetimes(roomy, np.arange(died.size), died=np.maximum(died, roomy.blocks.born))
     factor = shards(held, ranks) / sum(one.whole for one in held)
     changed = scale_blocks(
@@ -143,7 +143,7 @@ class _Step:
             gradients=inside & select_final_gradients(memory),
         )
 
-    def done(self, unit: int) -> int:
+    def when_scattered(self, unit: int) -> int:
         """When its gradients are copied to be scattered; the root's when all is done."""
         return self.back[unit] + 1 if unit in self.back else self.ends + 2
 
@@ -165,9 +165,9 @@ class _Step:
 
     def make_scatter_blocks(self, unit: int, part: int, whole: int, freed: int) -> Iterator[_Made]:
         """The buffer until the next unit's, and the shard that stays until gradients are freed."""
-        done = self.done(unit)
+        done = self.when_scattered(unit)
         place = self.order.index(unit) if unit in self.back else -1
-        until = done + 2 if place < 0 else self.ends + 2 if not place else self.done(self.order[place - 1])
+        until = done + 2 if place < 0 else self.ends + 2 if not place else self.when_scattered(self.order[place - 1])
         yield _Made(Owner.COMMUNICATION, done, max(until, done + 1), whole)
         yield _Made(Owner.GRADIENTS, done + 1, freed, part)
 
@@ -207,7 +207,7 @@ def _steps(memory: RankMemory) -> list[int]:
 def _roomier(memory: RankMemory) -> RankMemory:
     """The same, with events in which nothing happens behind each, and before the first."""
 
-    def moved(events: Codes) -> Codes:
+    def move(events: Codes) -> Codes:
         found: Codes = np.where(events == BEFORE, BEFORE, (events + 1) * _ROOM)
         return found
 
@@ -218,7 +218,7 @@ def _roomier(memory: RankMemory) -> RankMemory:
         total=np.repeat(np.concatenate([[memory.base], memory.total]), _ROOM),
         reserved=memory.reserved[:0],
         drift=np.repeat(np.concatenate([[0], memory.drift]), _ROOM) if memory.drift.size else memory.drift,
-        blocks=replace(blocks, born=moved(blocks.born), died=moved(blocks.died)),
+        blocks=replace(blocks, born=move(blocks.born), died=move(blocks.died)),
     )
 
 

@@ -83,7 +83,7 @@ def _search(whole: Options, useful: _ChoicePoints, most: int, bound: int | None)
     arrived, _ = useful.best(arrived, count, most, bound)
     if not arrived.cost.size:
         return None
-    chosen = arrived.chosen(int(arrived.cost.argmin()))
+    chosen = arrived.list_chosen(int(arrived.cost.argmin()))
     return Choice(chosen, whole.peak(chosen), whole.takes(chosen), exact)
 
 
@@ -109,7 +109,7 @@ class _Ways:
     def rows(self, rows: npt.NDArray[np.int64] | npt.NDArray[np.bool_]) -> _Ways:
         return _Ways(self.cost[rows], self.moved[rows], self.taken[rows])
 
-    def chosen(self, way: int) -> tuple[int, ...]:
+    def list_chosen(self, way: int) -> tuple[int, ...]:
         return tuple(np.flatnonzero(self.taken[way]).tolist())
 
 

@@ -30,7 +30,7 @@ class Recomputable:
     calls: ModuleCalls
     memory: RankMemory
 
-    def named(self, value: str) -> tuple[int, ...]:
+    def find_modules(self, value: str) -> tuple[int, ...]:
         """Modules by their names, or the cheapest choice with a peak of at most so many bytes.
 
         Raises `NotApplicable` where no choice fits, `UsageError` for names of modules that cannot be chosen."""
