@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from lostflops.api import TrainingRun
-from lostflops.cli.verbs.demo import cluster
 from lostflops.testing import store
+from lostflops.testing.demo import demo_cluster
 
 PAGE = (Path(__file__).parent.parent / "docs" / "reference" / "python.md").read_text(encoding="utf-8")
 
 
 def test_the_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    store(cluster(4).generate(), tmp_path / "run")
-    store(replace(cluster(4), stragglers=()).generate(), tmp_path / "new-run")
+    store(demo_cluster(4).generate(), tmp_path / "run")
+    store(replace(demo_cluster(4), stragglers=()).generate(), tmp_path / "new-run")
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
     for block in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL):

@@ -42,6 +42,7 @@ def main(run: Path) -> None:
         if os.environ["RANK"] == "0":
             over.fill_(is_there(run, dist.get_world_size()) or 2 * (time.monotonic() > end))
         dist.broadcast(over, 0)
+    del net  # else freeing the group can wait forever for its thread (ranks_job.py)
     dist.destroy_process_group()
     sys.exit(int(over.item()) - 1)
 

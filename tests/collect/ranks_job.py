@@ -46,6 +46,8 @@ def train(out: Path, how: str, last: int, rank: int) -> None:
             loss_of(net, batch).backward()
             optimizer.step()
         tell(out, rank, {"enqueued": enqueued()})
+        # DDP's reducer must not be the last to hold the group: freed under the GIL, it can wait forever for its thread.
+        del net
         dist.destroy_process_group()
     except RuntimeError as error:
         tell(out, rank, {"error": type(error).__name__, "step": step, "time": time.time()})

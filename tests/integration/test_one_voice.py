@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from lostflops.cli.verbs.demo import cluster
 from lostflops.core.errors import SeveralJobs, UnknownFormat, UsageError
 from lostflops.testing import Straggler, SyntheticCluster, store
+from lostflops.testing.demo import demo_cluster
 from shared_data import TRACES, needs_traces
 from tests.integration.real_runs import real_runs
 from tests.integration.statements import contradictions
 
 MADE = {
-    "demo": lambda: cluster(8),
+    "demo": lambda: demo_cluster(8),
     "healthy": lambda: SyntheticCluster(ranks=4, steps=6),
     "late": lambda: SyntheticCluster(ranks=4, steps=6, stragglers=(Straggler(1, "slow_kernels", factor=1.4),)),
 }

@@ -33,6 +33,6 @@ def open_in_browser(file: Path) -> bool:
 def can_show() -> bool:
     """Return whether a browser can show pictures here.
 
-    Without a display there may be a browser for terminals, which shows no picture and takes the terminal.
+    Without a display there may be a browser for terminals, which shows no picture and takes over the terminal.
     """
     return sys.platform != "linux" or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")))

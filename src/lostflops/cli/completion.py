@@ -6,11 +6,11 @@ from pathlib import Path
 from lostflops.cli.groups import is_run
 
 MOST_FOLDERS = 200
-"""Folders that are looked at: completing must not take seconds in a folder of a million."""
+"""At most this many folders are examined: completing must not take seconds in a folder of a million."""
 
 
 def complete_run(incomplete: str) -> list[str]:
-    """Return runs that begin so, and folders that may hold some.
+    """Return runs that begin with this text, and folders that may contain some.
 
     >>> complete_run("/nonexistent/x")
     []
@@ -32,7 +32,7 @@ def _folders(incomplete: str) -> Iterator[str]:
 
 
 def complete_change(incomplete: str) -> list[tuple[str, str]]:
-    """Return changes that begin so, each with what it means."""
+    """Return changes that begin with this text, each with what it means."""
     from lostflops.predict.whatif.changes import CHANGES
 
     return [(f"{change.name}=", change.about) for change in CHANGES if f"{change.name}=".startswith(incomplete)]
@@ -44,7 +44,7 @@ def complete_finding(incomplete: str) -> list[str]:
 
 
 def complete_topic(incomplete: str) -> list[tuple[str, str]]:
-    """Return topics of `lostflops help` that begin so."""
+    """Return topics of `lostflops help` that begin with this text."""
     from lostflops.cli.groups import GROUPS
     from lostflops.explain.advise.rules import RULES
 

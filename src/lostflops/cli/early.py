@@ -25,30 +25,30 @@ from lostflops.collect.capture import Frame, rank_file, trace_of
 from lostflops.live.follow import Follower
 
 LONGEST: Final = 660
-"""Seconds that it may take, somewhat longer than a trace may."""
+"""The process may take this many seconds, somewhat longer than a trace may."""
 NOT_OURS: Final = 3
-"""Exit code: rank 0 is on another host, whose business it is."""
+"""Exit code if rank 0 is on another host, which then ingests."""
 _POLL: Final = 0.1
 _MOST_LOOKING: Final = 0.05
-"""Share of the time that may go into looking: a folder of very many traces is seldom looked at."""
+"""At most this share of the time goes into looking for traces: a folder of very many traces is examined rarely."""
 _PATIENCE: Final = 5
-"""Seconds that a job's end waits for a file system that hangs."""
+"""The end of a job waits this many seconds for a file system that hangs."""
 _DIES_WITH_PARENT: Final = 1
 _TAIL: Final = 4 << 20
-"""Bytes at the end of a rank's file, in which its last window is."""
+"""The last window of a rank is within this many bytes at the end of its file."""
 _SLACK: Final = 1_000_000_000
-"""By how much clocks of files and of records may differ, in ns."""
+"""Clocks of files and of records may differ by this much, in ns."""
 _FEW: Final = 64
-"""Traces for which further processes take longer to start than to help."""
+"""Up to this many traces, further processes take longer to start than they save."""
 _PROGRAM: Final = (
     "import sys; sys.path.insert(0, sys.argv[1]); from lostflops.collect.reducer import give_way; give_way()\n"
     "from lostflops.cli.early import main; main(sys.argv[2:])"
 )
-"""Lowers its priority first: its imports need as much time as a small trace."""
+"""Program of the process. It lowers its priority first: its imports take as much time as a small trace."""
 
 
 class EarlyIngest:
-    """Starts and ends the process that ingests `capture` into `run`; ranks of this host write to `local`."""
+    """The process that ingests `capture` into `run` while the job trains; ranks of this host write to `local`."""
 
     def __init__(self, capture: Path, run: Path, local: Path) -> None:
         self._capture, self._run, self._local = capture, run, local
@@ -60,7 +60,8 @@ class EarlyIngest:
         self._lock = threading.Lock()
 
     def look(self) -> None:
-        """About once a second, on a thread of its own."""
+        """Look for new traces, and start the process if there are any. Called about once a second, on a thread of its
+        own."""
         with self._lock:
             self._look()
 
@@ -108,7 +109,7 @@ class EarlyIngest:
 
 
 def _taken_by(process: subprocess.Popen[bytes]) -> str | None:
-    """Mark of the traces that a process which has ended took."""
+    """Return the mark of the traces that a finished process took."""
     if process.stdout is None:
         return None
     with process.stdout as said:
@@ -116,7 +117,7 @@ def _taken_by(process: subprocess.Popen[bytes]) -> str | None:
 
 
 def traces_in(capture: Path) -> dict[str, int]:
-    """Names of traces, and when they were written."""
+    """Return the names of traces, and when they were written."""
     found = {}
     with os.scandir(capture) as entries:
         for entry in entries:
@@ -136,7 +137,7 @@ class _Rank:
     host: str | None = None
     world_size: int = 0
     windows: dict[int, tuple[str, int]] = field(default_factory=dict)
-    """Last state of each window, and since when it can be written."""
+    """Last state of each window, and the time from which on its trace can be written."""
 
     def take(self, frame: Frame) -> None:
         if frame.session != self.session:
@@ -153,7 +154,7 @@ class _Rank:
 
 
 class Ranks:
-    """Which windows all ranks of a job have written, by what they say and what is there."""
+    """Windows of all ranks of a job, by what the ranks recorded and by the files that exist."""
 
     def __init__(self) -> None:
         self._ranks: dict[int, _Rank] = {}
@@ -164,11 +165,11 @@ class Ranks:
 
     @property
     def host(self) -> str | None:
-        """That of rank 0."""
+        """Host of rank 0."""
         return self._ranks[0].host if 0 in self._ranks else None
 
     def is_whole(self, traces: dict[str, int]) -> bool:
-        """Whether no rank is still to write its trace of the newest window."""
+        """Return whether all ranks have written their trace of the newest window."""
         if not traces or len(self._ranks) < max((rank.world_size for rank in self._ranks.values()), default=1):
             return False
         newest = max(traces, key=lambda name: traces[name])
@@ -188,7 +189,8 @@ def _place(name: str) -> tuple[int, int]:
 
 
 def _is_over(state: tuple[str, int] | None, written: int | None) -> bool:
-    """A rank that does not know of the window was not asked; a trace from before its end is an older attempt's."""
+    """Return whether no more trace will come. A rank without the window was not asked for it; a trace from before the
+    end of the window belongs to an older attempt."""
     if state is None or state[0] in ("skipped", "failed"):
         return True
     return written is not None and state[0] in ("stopped", "exported") and written > state[1] - _SLACK
@@ -217,7 +219,8 @@ def main(arguments: list[Any]) -> None:
 
 
 def _end_with(parent: int) -> None:
-    """Also where that is killed; signals that it held back for its command are ours again."""
+    """End this process when the parent ends, even if that is killed; unblock signals that the parent blocked for its
+    command."""
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     with suppress(AttributeError):
         ctypes.CDLL(None).prctl(_DIES_WITH_PARENT, int(signal.SIGKILL))

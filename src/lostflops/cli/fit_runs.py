@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _OPTIONS = frozenset({"memory", "modules"})
 _OVERHEAD = 0.05
 _PATIENCE = 15.0
-"""Seconds that a command is given to end by an interrupt before it is terminated."""
+"""An interrupted command has this many seconds to end before it is terminated."""
 _COMMAND = "command.json"
 _DONE = frozenset({"exported", "skipped", "failed"})
 
@@ -35,7 +35,7 @@ class FitJob:
 
 
 class _Ending:
-    """Ends a command when all its ranks have done their steps and their window is written."""
+    """Watcher that ends a command when all its ranks have done their steps and their window is written."""
 
     def __init__(self, capture: Path, steps: int) -> None:
         self._capture, self._steps = capture, steps
@@ -57,7 +57,7 @@ class _Ending:
             self._send(signal.SIGINT)
 
     def _send(self, number: signal.Signals) -> None:
-        """To the thread that passes signals on to the command."""
+        """Send a signal to the thread that passes signals on to the command."""
         main = threading.main_thread().ident
         assert main is not None
         signal.pthread_kill(main, number)
@@ -68,7 +68,7 @@ def _is_written(windows: Mapping[int, tuple[str, str | None]]) -> bool:
 
 
 def measure_batch(size: int, job: FitJob) -> "MeasuredBatch | str":
-    """What was measured, or what went wrong in words that follow the size."""
+    """Return what was measured, or what went wrong, in words that follow the size."""
     from lostflops.cli.ingesting import ingest_capture
     from lostflops.cli.late import LatePlaces, conclude
     from lostflops.store.run import Run
@@ -108,7 +108,7 @@ def read_kept_batch(size: int, folder: Path) -> "MeasuredBatch | None":
 
 
 def remember_command(keep: Path, words: Sequence[str]) -> None:
-    """Runs that are kept are measurements of one command: another is refused."""
+    """Store the command of kept runs; raise UsageError if they are measurements of another command."""
     from lostflops.core.errors import UsageError
 
     told, file = json.dumps(list(words)), keep / _COMMAND

@@ -16,7 +16,7 @@ GROUPS: Final = {
 }
 """All verbs, in the order of the work."""
 OLD: Final = ("lateness", "overlap", "tune")
-"""Verbs that others have taken over: they work for one more release, and help does not list them."""
+"""Verbs that were replaced by others: they work for one more release, and help does not list them."""
 FIRST: Final = (
     *("run", "ingest", "report", "open", "memory", "comm"),
     *("diagnose", "ranks", "whatif", "diff", "gate", "doctor"),
@@ -46,7 +46,7 @@ _COMPLETION: Final = ("install_completion", "show_completion")
 """Options that `lostflops help completion` explains: the first screen has no room for them."""
 _REPORT: Final = "report"
 ALIKE: Final = 0.7
-"""How alike a word and a verb must be for a suggestion, of 1."""
+"""A verb is suggested for a word if their similarity, from 0 to 1, is at least this."""
 
 
 class Verbs(typer.core.TyperGroup):

@@ -23,10 +23,10 @@ _LOOK: Final = 0.2
 
 
 def in_turn(action: Callable[[], T], *, behind_anybody: bool = False) -> T:
-    """Do what needs the run's lock, after waiting for an ingest that the user did not start.
+    """Run an action that needs the run's lock, after waiting for an ingest that the user did not start.
 
-    The job itself starts one while it trains. At the job's end there may be more (`behind_anybody`), from its other
-    hosts. If the user started two ingests, the second fails at once.
+    The job itself starts an ingest while it trains. At the job's end there may be more (`behind_anybody`), from its
+    other hosts. If the user started two ingests, the second fails at once.
     """
     from lostflops.core.errors import RunBusy
 
@@ -79,7 +79,7 @@ def ingest_capture(capture: Path, folder: Path) -> None:
 
 @contextmanager
 def progress_bar() -> Iterator[Callable[[IngestProgress], None] | None]:
-    """A bar with MB/s and time left when stderr is a terminal, else nothing."""
+    """Show a bar with MB/s and time left if stderr is a terminal; otherwise nothing."""
     if not sys.stderr.isatty():
         yield None
         return

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 _PATIENCE: Final = 120
 _QUIET: Final = 5
-"""Seconds of waiting after which a message says what is missing."""
+"""After this many seconds of waiting, a message says what is missing."""
 _MOST_LEFT_OUT: Final = 3
 _FINISHED: Final = "rank-*[sz]"
-"""Traces, raw and reduced, and nothing that is still being written."""
+"""Pattern for traces, raw and reduced, without those that are still being written."""
 
 
 def wait_for_exports(folder: Path) -> None:
@@ -40,11 +40,14 @@ def wait_for_exports(folder: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class LatePlaces:
-    """Where a job's ranks of this host write, where that is gathered (or the same), and the run that it becomes."""
+    """Folders of a job on this host."""
 
     local: Path
+    """Folder that ranks of this host write to."""
     capture: Path
+    """Folder in which everything is gathered; may be the same."""
     run: Path
+    """The run that it becomes."""
 
     @property
     def is_spooled(self) -> bool:
@@ -89,7 +92,8 @@ def _tell_of(missing: Missing, places: LatePlaces) -> None:
 
 
 def _tell_of_all(places: LatePlaces, reason: str) -> None:
-    """A host's file may hold a record twice; but a capture with a rank in two files holds two attempts of it."""
+    """Say how to add the records of this host later. They are appended to the host's file, which may have a record
+    twice; but a capture with a rank in two files has two attempts of it."""
     from lostflops.collect.export import pending
 
     host = socket.gethostname()
@@ -124,7 +128,8 @@ def _build_move_command(places: LatePlaces) -> str:
 
 
 def _whose(traces: Sequence[Path]) -> str:
-    """
+    """Name the ranks and windows of traces, as the subject of a sentence.
+
     >>> _whose([Path("rank-00003.w0001.json.gz"), Path("rank-00004.w0001.json.gz")])
     'the traces of ranks 3-4 (window 1) are'
     """

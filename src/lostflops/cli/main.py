@@ -137,7 +137,7 @@ def root(
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run the program and exit; errors of our own tree are one line, anything else is a bug and shows its traceback."""
+    """Run the program and exit. Our own errors are one line; anything else is a bug and shows its traceback."""
     words = sys.argv[1:] if arguments is None else arguments
     try:
         for word in takewhile("--".__ne__, words):  # behind it is a command of the user's

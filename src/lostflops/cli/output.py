@@ -24,14 +24,14 @@ RunArgument = Annotated[
     ),
 ]
 JobArgument = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of the run.", show_default=False)]
-"""Of a job that runs: what its collectors write is on disks of its machines."""
+"""A run whose job is running, always a folder: its collectors write to disks of its machines."""
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 MarkdownOption = Annotated[
     bool, typer.Option("--markdown", "--md", help="Print Markdown instead of text, for pull requests and chat.")
 ]
 
 OWN_JOB = "lostflops run -- torchrun --nproc-per-node 2 train.py"
-"""The hint that leads from what can be tried to what one came for."""
+"""The hint that leads from a trial to the user's own job."""
 
 
 def show(result: "Result", as_json: bool, stream: TextIO | None = None, *, as_markdown: bool = False) -> None:
@@ -42,7 +42,7 @@ def show(result: "Result", as_json: bool, stream: TextIO | None = None, *, as_ma
 
 
 def free(path: Path) -> Path:
-    """The first of `x`, `x-2`, `x-3`, ... that is not there yet; a suffix stays at the end."""
+    """Return the first of `x`, `x-2`, `x-3`, ... that does not exist yet; a suffix stays at the end."""
     number, found = 1, path
     while found.exists():
         number += 1
@@ -51,14 +51,14 @@ def free(path: Path) -> Path:
 
 
 def tell(message: str) -> None:
-    """On stderr if it takes anything."""
+    """Print a message on stderr, if that is open."""
     if sys.stderr is not None:
         with suppress(OSError, ValueError):
             print(f"lostflops: {message}", file=sys.stderr, flush=True)
 
 
 def command(*words: str | Path) -> str:
-    """A command line that can be pasted into a shell.
+    """Return a command line that can be pasted into a shell.
 
     >>> print(command("sql", "my run", "from events where kind = 'op'"))
     lostflops sql 'my run' "from events where kind = 'op'"

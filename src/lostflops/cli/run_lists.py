@@ -16,8 +16,8 @@ _PART: Final = re.compile(r"\s*(\d{1,6}(?:\.\d{1,9})?|\.\d{1,9})\s*(%?)\s*")
 
 
 def runs_of(text: str) -> list[Path]:
-    """Runs with commas between them; each may be a pattern, or a folder that holds runs. What is there by that very
-    name is meant, commas and brackets included."""
+    """Return the runs in a text, with commas between them; each may be a pattern, or a folder that holds runs. If a
+    file or folder of exactly this name exists, it is meant, commas and brackets included."""
     if Path(text).exists():
         return _inside(Path(text))
     found: list[Path] = []
@@ -48,7 +48,7 @@ def _inside(place: Path) -> list[Path]:
 
 
 def part(text: str, option: str) -> float:
-    """A part of a step, from percent or a number.
+    """Parse a part of a step, from percent or a number.
 
     >>> part("3%", "--margin"), part("0.03", "--margin")
     (0.03, 0.03)

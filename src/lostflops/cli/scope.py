@@ -65,7 +65,7 @@ def rank_bar() -> AbstractContextManager[Callable[[int, int], None] | None]:
 
 @contextmanager
 def bar_of(what: str) -> Iterator[Callable[[int, int], None] | None]:
-    """A bar when stderr is a terminal, else nothing."""
+    """Show a bar if stderr is a terminal; otherwise nothing."""
     if not sys.stderr.isatty():
         yield None
         return

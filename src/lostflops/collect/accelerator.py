@@ -8,7 +8,7 @@ import torch
 
 
 def accelerator() -> str | None:
-    """Its kind, such as `cuda`; None where there is none, or the program has not touched it."""
+    """Return the kind of accelerator, such as `cuda`; None if there is none, or the program has not used it."""
     found = getattr(torch, "accelerator", None)
     if found is None:  # before torch 2.6
         kind = "cuda" if torch.cuda.is_available() else None
@@ -19,5 +19,5 @@ def accelerator() -> str | None:
 
 
 def module_of(kind: str | None) -> Any:
-    """Such as `torch.cuda`."""
+    """Return torch's module for a kind of accelerator, such as `torch.cuda`; None if it has none."""
     return getattr(torch, kind, None) if kind else None

@@ -13,13 +13,13 @@ from lostflops.collect.sampler import place
 LOCAL: Final = ("LOAD_FAST", "LOAD_DEREF")
 GLOBAL: Final = ("LOAD_GLOBAL", "LOAD_NAME")
 ATTRIBUTE: Final = ("LOAD_ATTR",)
-"""How code reads a name of each kind."""
+"""Names of the instructions that read a local variable, a global variable or an attribute."""
 _ADDING: Final = frozenset({"append", "appendleft", "extend", "insert", "add", "update", "setdefault"})
 _MOST_CODES: Final = 1000
 
 
 def adding_line(name: str, loads: tuple[str, ...], scope: Iterable[CodeType]) -> str | None:
-    """The first line that adds to what it reads by `name`, as `train.py:12`.
+    """Return the first line that adds to the container called `name`, as `train.py:12`; None if no line does.
 
     >>> code = compile("kept = []\\nfor x in y:\\n    kept.append(x)\\n", "/home/me/train.py", "exec")
     >>> adding_line("kept", GLOBAL, [code]), adding_line("y", GLOBAL, [code])
@@ -34,7 +34,7 @@ def adding_line(name: str, loads: tuple[str, ...], scope: Iterable[CodeType]) ->
 
 
 def _with_inner(scope: Iterable[CodeType], seen: set[CodeType]) -> Iterator[CodeType]:
-    """Each once, and the functions that stand in it."""
+    """Yield each code object once, followed by the functions defined in it."""
     for code in scope:
         if code not in seen:
             seen.add(code)
@@ -43,7 +43,10 @@ def _with_inner(scope: Iterable[CodeType], seen: set[CodeType]) -> Iterator[Code
 
 
 def _line(name: str, loads: tuple[str, ...], code: CodeType) -> int | None:
-    """A method that adds is asked for right after the name; an item is set or `+=` done where the name begins."""
+    """Return the number of the first line that adds to `name`; None if no line does.
+
+    A method that adds is read right after the name; setting an item and `+=` start at the same place as the name.
+    """
     begins: set[tuple[int, int]] = set()
     is_last = False
     for instruction in dis.get_instructions(code):
@@ -59,11 +62,11 @@ def _line(name: str, loads: tuple[str, ...], code: CodeType) -> int | None:
 
 
 def _reads(instruction: Instruction) -> object:
-    """One instruction may read two variables."""
+    """Return the name that an instruction reads; the last one if it reads two variables."""
     return instruction.argval[-1] if isinstance(instruction.argval, tuple) else instruction.argval
 
 
 def _begin(instruction: Instruction) -> tuple[int, int] | None:
-    """Line and column of the expression it belongs to."""
+    """Return line and column of the expression that an instruction belongs to; None if unknown."""
     at = instruction.positions
     return None if at is None or at.lineno is None or at.col_offset is None else (at.lineno, at.col_offset)

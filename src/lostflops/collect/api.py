@@ -113,7 +113,7 @@ class JobRecording:
 
 
 class _TimedIterator(Iterator[T]):
-    """Takes from an iterable; its own time is time spent waiting for data."""
+    """An iterator over batches whose own time is recorded as time spent waiting for data."""
 
     def __init__(self, recorder: Recorder, batches: Iterable[T]) -> None:
         self._recorder = recorder

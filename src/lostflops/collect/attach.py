@@ -16,7 +16,10 @@ from lostflops.collect.settings import Settings, from_environment
 
 
 def attach(settings: Settings | None = None) -> Recorder | None:
-    """Record this process as `settings` say, else as the environment does; once."""
+    """Start to record this process as `settings` say, or else as the environment says.
+
+    A process that is recorded already keeps its recorder. Returns None if nothing asks for a recording.
+    """
     chosen = settings or from_environment()
     if current.recorder is not None or chosen is None:
         return current.recorder
@@ -45,7 +48,7 @@ def detach() -> None:
 
 
 def _prepare_torch(environment: MutableMapping[str, str]) -> None:
-    """What torch reads when it first profiles and first makes a process group; what the job has set itself stays."""
+    """Set variables that torch reads when it first profiles and first makes a process group; keep those the job set."""
     environment.setdefault("KINETO_LOG_LEVEL", "99")
     if "TORCH_NCCL_TRACE_BUFFER_SIZE" not in environment:
         environment.setdefault("TORCH_FR_BUFFER_SIZE", "2000")
@@ -53,7 +56,7 @@ def _prepare_torch(environment: MutableMapping[str, str]) -> None:
 
 @functools.cache
 def _watch_forks() -> None:
-    """Once: nothing takes it back."""
+    """Register our fork handler, once per process: it cannot be unregistered."""
     os.register_at_fork(after_in_child=_in_child)
 
 

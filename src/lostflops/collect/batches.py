@@ -13,9 +13,9 @@ _TOKENS: Final = ("input_ids", "tokens", "token_ids")
 
 
 def batch_size(batch: Any) -> tuple[int | None, int | None]:
-    """Samples and tokens; None where the batch does not show them.
+    """Return the number of samples and of tokens; None for what the batch does not show.
 
-    Tokens are those of a tensor that is named so, or of a batch that begins with a matrix of integers.
+    Tokens are counted in a matrix that is named like tokens (`input_ids`), or in a matrix of integers that comes first.
     """
     found = list(_tensors(batch, "", _DEPTH))
     if not found:
@@ -32,7 +32,10 @@ def tensors(batch: Any) -> list[Any]:
 
 
 def _tensors(value: Any, name: str, depth: int) -> Iterator[tuple[str, Any]]:
-    """Only what is known to give its members without doing anything: a batch of the user's own type may load them."""
+    """Yield the tensors of nested dicts, lists and tuples with their names.
+
+    Other types are not opened: a batch of the user's own type may load its members when they are read.
+    """
     if isinstance(value, torch.Tensor):
         yield name, value
     elif depth and isinstance(value, (dict, UserDict)):

@@ -8,11 +8,11 @@ from typing import Any, Final
 ALL, NO_RING, EDGES_ONLY, OFF = range(4)
 _STRETCH: Final = 20
 _LEAST: Final = 2_000_000_000
-"""Steps and ns over which a share is measured before anything is decided."""
+"""Overhead is measured over at least `_STRETCH` steps and `_LEAST` ns before anything is decided."""
 
 
 class Budget:
-    """Own time against step time, stretch by stretch; each stretch past the budget gives up one thing more."""
+    """The collector's own time compared with step time; each stretch of steps over budget turns off one more part."""
 
     def __init__(self, share: float) -> None:
         self._share = share
@@ -21,13 +21,13 @@ class Budget:
         self._own: list[int] = []
 
     def skip(self, background: int) -> None:
-        """A step that is not held against us, nor what our threads did in it."""
+        """Ignore a step and the CPU time of our threads in it; `background` is their CPU time so far."""
         self._seen = background
 
     def account(self, step: int, time: int, own: int, background: int) -> dict[str, Any] | None:
         """Add a step that no window disturbed; `background` is the CPU time of our threads so far.
 
-        Returns what to record.
+        Returns the record to write; None until there are enough steps to decide.
         """
         self._background += background - self._seen
         self._seen = background

@@ -18,17 +18,17 @@ from lostflops.collect.sampler import label
 
 _OWN: Final = "lostflops"
 _BUSY: Final = 0.05
-"""Share of the time between two looks from which on a thread's place is read."""
+"""A thread is busy if it uses at least this share of the time: its place is read, and it is reported."""
 _MOST_THREADS: Final = 20
 _MOST_ENDED: Final = 10
-"""Threads that are known, from which on those that have ended are forgotten."""
+"""If more threads than this are known, those that have ended are forgotten."""
 _MOST_PLACES: Final = 50
-"""Of a thread, that are counted."""
+"""Different places that are counted per thread, at most."""
 _TOLD_PLACES: Final = 3
 _TOLD_THREADS: Final = 5
 _LONGEST_NAME: Final = 60
 _FIRST_RECORD: Final = 4_000_000_000
-"""After so many ns of training; later ones after twice the time of the one before, so that there are few."""
+"""Time of the first record, in ns of training; each later record comes at twice the time, so that there are few."""
 
 
 class _Busy:
@@ -38,12 +38,12 @@ class _Busy:
 
 
 class BusyThreads:
-    """`trained` is the identity of the training thread."""
+    """CPU time and places of all Python threads but ours and the training thread, whose identity is `trained`."""
 
     def __init__(self, trained: int | None, put: Callable[[dict[str, Any]], None]) -> None:
         self._trained, self._put = trained, put
         self._threads: dict[tuple[int, int], _Busy] = {}
-        """By id and identity, both of which another thread may get."""
+        """Keyed by native id and identity, because each of them alone may be reused by another thread."""
         self._began = self._looked = time.monotonic_ns()
         self._next = _FIRST_RECORD
 
@@ -66,7 +66,7 @@ class BusyThreads:
             self.tell()
 
     def tell(self) -> None:
-        """Put what is known so far; a later record replaces it."""
+        """Put a record of the busiest threads so far; a later record replaces it."""
         whole = max(self._looked - self._began, 1)
         order = sorted(self._threads.values(), key=lambda one: one.first - one.last)
         told = [
@@ -78,14 +78,14 @@ class BusyThreads:
             self._put({"kind": "job", "key": "threads", "value": {"time": whole, "threads": told}})
 
     def _forget_ended(self, alive: list[threading.Thread]) -> None:
-        """Make room for new threads: of those that ended, the least busy go."""
+        """Make room for new threads: forget threads that ended, the least busy ones first."""
         known = {(thread.native_id or 0, thread.ident or 0) for thread in alive}
         ended = sorted(self._threads.keys() - known, key=lambda key: self._threads[key].last - self._threads[key].first)
         for key in ended[: max(len(self._threads) - _MOST_ENDED, 0)]:
             del self._threads[key]
 
     def _is_busy(self, thread: threading.Thread, between: int) -> bool:
-        """Count its CPU time, and say whether it used much since the last look."""
+        """Update the CPU time of a thread and return whether it was busy since the last look."""
         number = thread.native_id
         if number is None or thread.ident == self._trained or thread.name.startswith(_OWN):
             return False
@@ -106,8 +106,11 @@ def _find_caller(frame: FrameType) -> FrameType:
 
 
 def _cpu_time(thread: int) -> int | None:
-    """Return the CPU time of a thread of this process in ns. Linux numbers the clock of a thread by its id; asking for
-    it by `time.pthread_getcpuclockid` would crash where the thread has just ended."""
+    """Return the CPU time of a thread of this process in ns; None if it cannot be read.
+
+    Linux derives the number of a thread's clock from its id. `time.pthread_getcpuclockid` would crash if the thread has
+    just ended.
+    """
     try:
         return time.clock_gettime_ns((~thread << 3) | 6) if sys.platform == "linux" else None
     except OSError:

@@ -55,22 +55,20 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class WindowRequest:
-    """A deep window on the steps `first` to `first + steps - 1`, counted from 0.
-
-    `ranks` is `all`, `hosts` (the first rank of each host) or numbers, such as `0,8,16`.
-    """
+    """A deep window on the steps `first` to `first + steps - 1`, counted from 0."""
 
     window: int
     first: int
     steps: int
     ranks: str = "all"
+    """`all`, `hosts` (the first rank of each host) or numbers, such as `0,8,16`."""
 
     def to_bytes(self) -> bytes:
         return json.dumps(asdict(self)).encode()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> WindowRequest:
-        """Raises ValueError when it is none."""
+        """Read a request; raise ValueError if the data is not a request."""
         try:
             found = json.loads(data)
             return cls(int(found["window"]), int(found["first"]), int(found["steps"]), str(found["ranks"]))
@@ -91,13 +89,13 @@ def trace_file(folder: Path, rank: int, window: int) -> Path:
 
 
 def written_trace(folder: Path, rank: int, window: int) -> Path | None:
-    """The trace of a window that is there, reduced rather than raw."""
+    """Return the trace of a window that exists, reduced rather than raw; None if neither exists."""
     raw = trace_file(folder, rank, window)
     return next((path for path in (reduced_form(raw), raw) if path.exists()), None)
 
 
 class _Named(Protocol):
-    """A path, or what an object store has instead."""
+    """A path of a file system or of an object store."""
 
     @property
     def name(self) -> str: ...
@@ -109,7 +107,7 @@ N = TypeVar("N", bound=_Named)
 
 
 def reduced_form(trace: N) -> N:
-    """The reduced trace beside a raw one.
+    """Return the path of the reduced trace that belongs to a raw one.
 
     >>> reduced_form(Path("rank-00003.w0001.json.gz")).name
     'rank-00003.w0001.parts'
@@ -122,7 +120,7 @@ def is_raw(name: str) -> bool:
 
 
 def trace_of(name: str) -> tuple[int, int] | None:
-    """Rank and window of a trace's file name, raw or reduced.
+    """Return rank and window from the file name of a raw or reduced trace; None if it is not a trace.
 
     >>> trace_of("rank-00003.w0001.json.gz"), trace_of("rank-00003.w0001.parts")
     ((3, 1), (3, 1))
@@ -132,7 +130,7 @@ def trace_of(name: str) -> tuple[int, int] | None:
 
 
 def is_unfinished(name: str) -> bool:
-    """Whether it is what a trace is made of, or was when that ended.
+    """Return whether a file is a trace that is still being made, or was when its process ended.
 
     >>> is_unfinished("rank-00003.w0001.json.8712"), is_unfinished("rank-00003.w0001.json.8712.part")
     (True, True)
@@ -158,13 +156,13 @@ def recognises(head: bytes) -> bool:
 
 @dataclass(slots=True)
 class FrameReader:
-    """Takes bytes as they come and gives whole frames; a torn or damaged stretch is skipped and counted.
+    """A reader that takes bytes as they arrive and yields whole frames; damaged stretches are skipped and counted.
 
-    A frame that is not whole yet stays in the buffer, so that a file that grows can be followed.
+    A frame that is not whole yet stays in the buffer, so that a growing file can be followed.
     """
 
     damaged: int = 0
-    """Stretches between whole frames that no frame could be read from."""
+    """Number of stretches between whole frames from which no frame could be read."""
     _buffer: bytes = b""
     _place: int = 0
     _in_damage: bool = False
@@ -178,18 +176,18 @@ class FrameReader:
                 yield frame
 
     def finish(self) -> Iterator[Frame]:
-        """Frames behind a torn one whose length reached beyond the end of the file."""
+        """Yield the frames after a torn frame whose stated length goes past the end of the file."""
         while self.pending:
             self._skip()
             yield from self.feed(b"")
 
     @property
     def pending(self) -> int:
-        """Bytes at the end that are no whole frame, so far."""
+        """Number of bytes at the end that are not a whole frame yet."""
         return len(self._buffer) - self._place
 
     def _seek(self) -> bool:
-        """Go to the next frame; False where it is not whole yet."""
+        """Go to the next frame; return False if it is not whole yet."""
         at = self._buffer.find(_MAGIC, self._place)
         found = at if at >= 0 else max(self._place, len(self._buffer) - len(_MAGIC) + 1)
         self._note_damage(found > self._place)
@@ -226,7 +224,7 @@ class FrameReader:
 
 
 def read_frames(path: Path) -> tuple[list[Frame], int]:
-    """All whole frames of a file, and how many stretches of it are damaged."""
+    """Return all whole frames of a file, and the number of its damaged stretches."""
     reader = FrameReader()
     frames = list(reader.feed(path.read_bytes()))
     frames += reader.finish()
@@ -234,7 +232,7 @@ def read_frames(path: Path) -> tuple[list[Frame], int]:
 
 
 def _decode_frame(rank: int, payload: bytes) -> Frame | None:
-    """None where the payload is not what a frame holds, whoever wrote it."""
+    """Return the frame in a payload; None if the payload lacks what a frame must have."""
     try:
         document: Any = json.loads(payload)
         if b"\\ud" in payload:  # half a surrogate pair is valid JSON and no text

@@ -16,7 +16,8 @@ import time
 from typing import Any, Final
 
 _PAUSE: Final = 1.0
-"""Until rank 0 begins: the others' windows end a little earlier or later, and who waits already measures best."""
+"""Seconds until rank 0 begins: windows of other ranks end a little earlier or later, and a rank that is already waiting
+measures best."""
 _PATIENCE: Final = 10.0
 _LAST_WAIT: Final = 0.2
 _POLL: Final = 0.002
@@ -34,7 +35,7 @@ class ClockExchange:
         self._over = threading.Event()
 
     def begin(self, window: int, store: Any = None) -> None:
-        """After a window: both of our own clocks, then those of the other hosts on a thread of its own."""
+        """Record both of our own clocks after a window, then, if due, those of other hosts on a separate thread."""
         now = time.monotonic_ns()
         self._recorder.put({"kind": "clock", "wall": time.time_ns(), "monotonic": now})
         if not self._is_due(now):
@@ -48,7 +49,7 @@ class ClockExchange:
             self._thread.join(timeout)
 
     def close(self) -> None:
-        """The program ends: the store may go any time, and a thread inside it would be torn out of it."""
+        """Stop at exit: the store may go away at any time, and no thread should be inside it then."""
         self._over.set()
         self.join(_LAST_WAIT)
 
@@ -108,7 +109,7 @@ class ClockExchange:
 
 
 def _connection(given: Any) -> Any:
-    """A connection of our own to the job's store; None where there is none, or it cannot be copied."""
+    """Return a connection of our own to the job's store; None if there is no store or it cannot be cloned."""
     import torch.distributed as dist
 
     store = given
@@ -121,14 +122,14 @@ def _connection(given: Any) -> Any:
 
 
 def _address(store: Any) -> tuple[str, int] | None:
-    """Where a store that is a server listens."""
+    """Return host and port of a store that is a server; None for any other store."""
     while hasattr(store, "underlying_store"):
         store = store.underlying_store
     return (store.host, store.port) if hasattr(store, "port") else None
 
 
 def _probe(store: Any) -> socket.socket:
-    """A connection that says nothing, and ends when the store does."""
+    """Return a connection that sends nothing, and ends when the store does."""
     address = _address(store)
     assert address is not None
     probe = socket.create_connection(address, timeout=5)

@@ -19,13 +19,13 @@ _PASSED_ON: Final = frozenset(
     {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2}
 )
 _RESTORED: Final = frozenset({signal.SIGPIPE, signal.SIGXFSZ})
-"""Signals that Python ignores by itself, and a command would inherit as ignored."""
+"""Signals that Python ignores by default; the command would inherit that."""
 
 _LOOK_AGAIN: Final = 0.5
 
 
 def recorded_environment(environment: Mapping[str, str], settings: Settings) -> dict[str, str]:
-    """The environment with our place at the head of Python's path, and what to record."""
+    """Return the environment with our shim first in PYTHONPATH, and with the settings of the recording."""
     others = environment.get("PYTHONPATH")
     path = os.pathsep.join([str(_SHIM), *([others] if others else [])])
     return {**environment, "PYTHONPATH": path, VARIABLE: settings.to_text()}
@@ -36,8 +36,9 @@ def run_command(
 ) -> int:
     """Run a command to its end and return its wait status; signals sent to us reach it. `output` is its stdout.
 
-    One that a terminal sends goes to the whole group, so the command has it already; one that a program sends to us
-    alone is passed on. `meanwhile` is called about once a second on a thread of its own: it may fail, and it may hang.
+    A signal from a terminal goes to the whole process group, so the command has it already; a signal that a program
+    sends to us alone is forwarded. `meanwhile` is called about once a second on its own thread: it may fail, and it may
+    hang.
     """
     watched = _PASSED_ON | {signal.SIGCHLD}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, watched)

@@ -16,7 +16,7 @@ import torch
 
 
 class DebugModes:
-    """`put` gets one record for all modes that are on, and another when one more is."""
+    """A watcher of debug modes; `put` gets a record of all modes that are on, and another when a new mode is on."""
 
     def __init__(self, put: Callable[[dict[str, Any]], None]) -> None:
         self._put = put
@@ -24,7 +24,7 @@ class DebugModes:
         self._is_read = False
 
     def look(self) -> None:
-        """On the training thread, as a backward pass begins; a few hundred ns."""
+        """Check the modes on the training thread, as a backward pass begins; this takes a few hundred ns."""
         fresh: dict[str, Any] = {}
         if torch.is_anomaly_enabled() and "anomaly" not in self._seen:
             fresh["anomaly"] = "check_nan" if torch.is_anomaly_check_nan_enabled() else "tracebacks"
@@ -40,7 +40,7 @@ class DebugModes:
 
 
 def _frame_time() -> int:
-    """Return the CPU time in ns that a traceback of here costs a frame: anomaly mode makes such for every op."""
+    """Return the CPU time of a traceback from here, in ns per frame: anomaly mode makes a traceback for every op."""
     spent = []
     for _ in range(3):
         began = time.thread_time_ns()
@@ -50,12 +50,12 @@ def _frame_time() -> int:
 
 
 def _fills() -> bool:
-    """Whether new tensors are filled so that reading them early shows."""
+    """Return whether torch fills new tensors, so that reading them before they are written is noticed."""
     return bool(getattr(torch.utils.deterministic, "fill_uninitialized_memory", False))
 
 
 def _static() -> dict[str, Any]:
-    """Modes that are set once: by the environment, by flags of Python, by a debugger."""
+    """Return the modes that are set once: by the environment, by flags of Python, by a debugger."""
     found: dict[str, Any] = {}
     if os.environ.get("CUDA_LAUNCH_BLOCKING", "0") not in ("", "0"):
         found["launch_blocking"] = True

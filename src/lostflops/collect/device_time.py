@@ -11,25 +11,28 @@ _MOST_PENDING: Final = 64
 
 
 class DeviceTime:
-    """Told of phases and steps on the training thread and polled on any: durations come when the device has passed
-    both ends. A mark says which phase begins there, or -1 for none, and which step ended."""
+    """Device time of phases and steps, which are marked on the training thread and polled on any thread.
+
+    A duration is known once the device has passed both of its marks.
+    """
 
     def __init__(self, make_event: Any, captures: GraphCaptures | None = None) -> None:
         self._make_event = make_event
         self._captures = captures or GraphCaptures()
         self._marks: deque[tuple[Any, int, int | None]] = deque()
+        """Event, phase that begins there (-1: no phase) and step that ended there (None: no step)."""
         self._step: dict[str, int] = {}
         self._is_whole = False
         self._phase = -1
         self.lost = 0
 
     def phase(self, phase: int) -> None:
-        """`phase` begins, or none where it is -1."""
+        """Mark the beginning of `phase`; -1 is no phase."""
         self._phase = phase
         self._mark(phase, None)
 
     def step(self, number: int) -> None:
-        """Step `number` begins, and the one before it has ended."""
+        """Mark the beginning of step `number`, which is the end of the step before."""
         self._mark(self._phase, number - 1)
 
     def _mark(self, phase: int, ended_step: int | None) -> None:
@@ -47,7 +50,7 @@ class DeviceTime:
         self._marks.append((event, phase, ended_step))
 
     def poll(self) -> list[dict[str, Any]]:
-        """Records of the steps that the device has finished."""
+        """Return records of the steps that the device has finished."""
         found = []
         while len(self._marks) >= 2 and self._marks[1][0].query():
             begin, phase, _ = self._marks.popleft()
@@ -66,7 +69,7 @@ _PHASE_KEYS: Final = {0: ("data",), 1: ("forward",), 2: ("backward",), 3: ("opti
 
 
 def device_time(captures: GraphCaptures) -> DeviceTime | None:
-    """None where the job uses no accelerator, or its events cannot tell time."""
+    """Return a `DeviceTime` for the job's accelerator; None if the job uses no accelerator."""
     from functools import partial
 
     import torch

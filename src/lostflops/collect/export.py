@@ -34,12 +34,12 @@ _ENDED_EARLY: Final = "the process that writes the trace ended early"
 
 
 class TraceForm(NamedTuple):
-    """What is kept of a trace."""
+    """The form in which a trace is kept."""
 
     reducer: str = ""
-    """The Python that reduces it; none, and it stays a trace."""
+    """The Python that reduces the trace; empty if the trace is kept as it is."""
     keep_raw: bool = False
-    """The trace stays beside what it was reduced to."""
+    """Whether the trace is kept in addition to its reduced form."""
 
 
 RAW: Final = TraceForm()
@@ -48,23 +48,23 @@ RAW: Final = TraceForm()
 class ExportOutcome(NamedTuple):
     is_written: bool
     is_reduced: bool = False
-    """If it was to be."""
+    """Whether the trace was reduced; valid only if a reducer was given."""
     reason: str | None = None
 
 
 class Missing(NamedTuple):
-    """Traces that are not there when their job has ended."""
+    """Traces that are missing when their job has ended."""
 
     late: list[Path]
-    """Still being written."""
+    """Traces that are still being written."""
     failed: dict[Path, str]
-    """And why."""
+    """Traces that could not be written, each with the reason."""
 
 
 def begin(save: Callable[[bytes], object], trace: Path, form: TraceForm = RAW) -> bool:
-    """Have `save(name)` called and its file become `trace`, elsewhere; False if no process could be made.
+    """Call `save(name)` in another process and turn its file into `trace`; return False if no process could be made.
 
-    `save` is C code that keeps the interpreter's lock. Raises OSError when the folder takes no files.
+    `save` is C code that keeps the interpreter's lock. Raises OSError if no file can be made in the folder.
     """
     if not sys.executable or not Path(placing.__file__).is_file():
         return False
@@ -81,7 +81,7 @@ def begin(save: Callable[[bytes], object], trace: Path, form: TraceForm = RAW) -
 
 
 def is_pending(trace: Path) -> bool:
-    """Whether somebody still writes it."""
+    """Return whether a process is still writing the trace."""
     try:
         lock = os.open(lock_of(trace), os.O_RDWR)
     except OSError:
@@ -98,12 +98,15 @@ def is_pending(trace: Path) -> bool:
 
 
 def pending(folder: Path) -> list[Path]:
-    """Traces of a capture that are still being written."""
+    """Return the traces of a capture that are still being written."""
     return [trace for trace in _list_begun_traces(folder) if is_pending(trace)]
 
 
 def missing(folder: Path, carried: Callable[[], Collection[Path]] = tuple) -> Missing:
-    """Traces that are not there; those that `carried` takes away are, unless they are just written anew."""
+    """Return the traces that are missing.
+
+    `carried` moves traces elsewhere and returns them: they are not missing, unless they are being written again.
+    """
     late = pending(folder)  # first: whoever ends from now on may not be carried
     gone = carried()
     failed = {trace: reason for trace in _list_begun_traces(folder) if (reason := _failure(trace)) is not None}
@@ -111,7 +114,7 @@ def missing(folder: Path, carried: Callable[[], Collection[Path]] = tuple) -> Mi
 
 
 def _failure(trace: Path) -> str | None:
-    """Why a trace that nobody writes any more is not there, if its rank has not told."""
+    """Return why a trace was not written; None if it is pending, was written, or its rank has reported the reason."""
     if is_pending(trace):
         return None
     try:
@@ -126,8 +129,10 @@ def _list_begun_traces(folder: Path) -> list[Path]:
 
 
 def outcome(trace: Path) -> ExportOutcome:
-    """What became of a trace that is not pending, wherever it is by now; the lock file goes, and what its process left
-    if it was killed."""
+    """Return what became of a trace that is not pending, wherever it is by now.
+
+    Removes the lock file, and the files that its process left if it was killed.
+    """
     try:
         said = lock_of(trace).read_text()
         if not said:
@@ -151,7 +156,7 @@ def _remove_unfinished(trace: Path) -> None:
 def _calls(
     save: Callable[[bytes], object], trace: Path, form: TraceForm, files: tuple[int, int]
 ) -> list[Callable[[], object]]:
-    """What the copy does, in order; names are relative to the folder, so that no path stands in the trace."""
+    """Return the calls that the copy makes, in order; names are relative to the folder, so no path is in the trace."""
     lock, nothing = files
     c = ctypes.PyDLL(None)
     plain = f"{plain_file(trace).name}.{os.fstat(lock).st_ino}"

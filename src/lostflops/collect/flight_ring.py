@@ -15,7 +15,8 @@ _BUDGET_SHARE: Final = 0.25
 """Share of the budget that reading may take."""
 _ROUNDS: Final = tuple(1 << power for power in range(20))
 _HALF_FULL: Final = 1000
-"""Entries, half of the ring that `lostflops run` asks for: a window must be read before it overwrites its own."""
+"""Number of entries that fill half of the ring that `lostflops run` asks for: a window must be read before it
+overwrites its own entries."""
 
 
 class FlightRing:
@@ -30,9 +31,8 @@ class FlightRing:
         self.is_due = False
 
     def edge(self, step: int, step_time: int) -> None:
-        """A read is due every so many steps, a power of two.
-
-        Ranks whose steps differ a little agree, or every other time.
+        """Make a read due every 16 steps or more: a power of two that keeps reading within its budget.
+        Ranks whose step times differ a little choose the same power, or twice it and then agree every other time.
         """
         self._step = step
         enough = self._cost / self._share
@@ -41,10 +41,10 @@ class FlightRing:
             self.is_due = True
 
     def window_edge(self, step: int, *, is_open: bool) -> bool:
-        """Return whether to read now: where a window opens, inside it before the ring is full, and a step after it.
+        """Return whether to read now: when a window opens, inside it before the ring is full, and a step after it.
 
-        The trace has no group for gloo's collectives, so an entry that was overwritten leaves one without a group. The
-        last collectives of a window find theirs only if later entries were read too.
+        The trace has no group for gloo's collectives, so an overwritten entry leaves a collective without a group. The
+        last collectives of a window find their entries only if later entries were read too.
         """
         self._step = step
         per_step = (self._last + 1) / max(self._read_step, 1)
@@ -57,7 +57,7 @@ class FlightRing:
         return is_now
 
     def read(self) -> dict[str, Any] | None:
-        """A record of what was enqueued since the last reading."""
+        """Return a record of what was enqueued since the last read; None if nothing was, or the ring cannot be read."""
         self.is_due = False
         if self._dump is None:
             return None
@@ -83,7 +83,7 @@ class FlightRing:
 
 
 def process_groups() -> dict[str, Any]:
-    """Description and members of the groups that this rank is in, by PyTorch's name."""
+    """Return description, members and backend of the groups that this rank is in, by PyTorch's name."""
     import torch.distributed as dist
 
     if not dist.is_available() or not dist.is_initialized():
@@ -121,7 +121,7 @@ _WIDTHS: Final = {
 
 
 def _bytes(sizes: Any, dtypes: Any) -> int | None:
-    """None where a type is not known."""
+    """Return the total size of tensors in bytes; None if a type is unknown."""
     total = 0
     for shape, dtype in zip(sizes or (), dtypes or (), strict=False):
         if dtype not in _WIDTHS:

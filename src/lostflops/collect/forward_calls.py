@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 _MOST_LOOKS: Final = 20
 _DEEPEST: Final = 3
-"""Levels below the outermost modules at which calls are looked for."""
+"""Number of levels below the outermost modules at which calls are watched, at most."""
 _MOST_MODULES: Final = 1000
 
 
 class ForwardCalls:
-    """Told of each step's end, on the training thread."""
+    """The modules whose calls are watched as forward passes; updated at each step's end, on the training thread."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
@@ -53,7 +53,7 @@ class ForwardCalls:
         self._removals.clear()
 
     def _is_unseen(self, step: ClockedStep) -> bool:
-        """It was watched as a whole, and went backward without having gone forward."""
+        """Return whether a step that was watched from its start had a backward pass and no forward pass."""
         return bool(step.number > self._whole_from and step.microbatches and not step.phases[FORWARD])
 
     def _watch(self, modules: list[Any], step: ClockedStep) -> None:

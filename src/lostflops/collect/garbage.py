@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Garbage:
-    """Costs nothing while no collection runs, and two readings of the clock for each that does."""
+    """Pauses of the garbage collector on one thread; a collection costs two readings of the clock, all else nothing."""
 
     def __init__(self, thread: int | None) -> None:
         self._thread = thread
@@ -24,7 +24,7 @@ class Garbage:
             gc.callbacks.remove(self.collects)
 
     def collects(self, phase: str, _: dict[str, Any]) -> None:
-        """A collection starts or stops, as `gc.callbacks` tells."""
+        """Note that a collection starts or stops; called by Python as one of `gc.callbacks`."""
         if threading.get_ident() != self._thread:
             return
         now = time.monotonic_ns()
@@ -36,7 +36,7 @@ class Garbage:
             self._began = -1
 
     def take(self) -> tuple[int, int]:
-        """Time and number of collections since this was last asked."""
+        """Return time (in ns) and number of collections since the last call."""
         found = self._spent, self._count
         self._spent = self._count = 0
         return found

@@ -34,16 +34,19 @@ class Gatherer:
 
     @property
     def has_carried(self) -> bool:
-        """Whether anything was recorded, also where the spool is gone by now."""
+        """Whether anything was recorded, even if the spool is gone by now."""
         return bool(self._done)
 
     def gather(self) -> None:
-        """Carry what is new; called about once a second, and once when the command has ended."""
+        """Carry what is new to the capture; called about once a second, and once when the command has ended."""
         with self._lock:
             self._gather()
 
     def finish(self) -> Missing:
-        """The last round. The spool goes; where traces are still being written there, it stays for them alone."""
+        """Carry all that is left, remove the spool and return the missing traces.
+
+        If traces are still being written, the spool is kept for them alone.
+        """
         with self._lock:
             found = missing(self._spool, lambda: self._gather(is_last=True))
             if not found.late:
@@ -56,7 +59,7 @@ class Gatherer:
             return found
 
     def _gather(self, *, is_last: bool = False) -> set[Path]:
-        """Traces that were carried, by the names that they have as raw ones."""
+        """Carry what is new; return the carried traces under the names that they have as raw traces."""
         for path in sorted(self._spool.rglob(f"*{SUFFIX}")):
             self._append(path, is_last=is_last)
         carried = self._carry_traces()
@@ -77,7 +80,11 @@ class Gatherer:
         return carried
 
     def _carry_trace(self, path: Path) -> None:
-        """A raw one comes before what it was reduced to, or alone: what is there in that form is older."""
+        """Copy a trace to the capture and remove it here.
+
+        A raw trace comes before its reduced form, or alone: a reduced form that is in the capture by then is older, and
+        is removed.
+        """
         target = self._capture / path.name
         if is_raw(path.name):
             reduced_form(target).unlink(missing_ok=True)
@@ -87,7 +94,7 @@ class Gatherer:
             path.unlink()
 
     def _exchange_requests(self) -> None:
-        """Down they come from whoever asks; up go those of rank 0, which moves its window where it writes."""
+        """Copy requests from users down to the spool, and up those that rank 0 writes there to move its window."""
         above, below = self._capture / WINDOWS, self._spool / WINDOWS
         for folder in (above, below):
             folder.mkdir(exist_ok=True)
@@ -96,7 +103,10 @@ class Gatherer:
                 _carry(request, target / request.name)
 
     def _append(self, path: Path, *, is_last: bool) -> None:
-        """Only whole frames travel; one that is being written goes with the next round, and the last takes all."""
+        """Append whole frames to the host's file.
+
+        A frame that is still being written goes with the next round; the last round takes everything.
+        """
         done = self._done.get(path, 0)
         with path.open("rb") as source:
             source.seek(done)
@@ -112,7 +122,7 @@ class Gatherer:
 
 
 def _copy(source: Path, target: Path, written: int | None = None) -> None:
-    """In one step, as readers of the target expect."""
+    """Copy a file so that the target appears in one step, as its readers expect; `written` is its new mtime in ns."""
     temporary = target.with_name(f".{target.name}.new")
     shutil.copyfile(source, temporary)
     if written is not None:
@@ -121,7 +131,7 @@ def _copy(source: Path, target: Path, written: int | None = None) -> None:
 
 
 def _carry(source: Path, target: Path) -> None:
-    """Unless the target is newer, or the same; the time of who wrote it goes along, so that all hosts agree on that."""
+    """Copy a file and its mtime, on which all hosts then agree, unless the target is newer or the same."""
     written = source.stat().st_mtime_ns
     if target.exists() and (target.stat().st_mtime_ns >= written or target.read_bytes() == source.read_bytes()):
         return
@@ -134,7 +144,7 @@ _SHARED: Final = frozenset(
 
 
 def is_shared(folder: Path, mounts: Path = Path("/proc/self/mounts")) -> bool:
-    """Whether a folder lies on a file system of the network."""
+    """Return whether a folder is on a network file system."""
     try:
         lines = [line.split() for line in mounts.read_text().splitlines()]
     except OSError:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 GRAPHS: Final = "CUDA graphs"
-"""How the collector names what it cannot observe where torch lacks them."""
+"""Name of CUDA graphs among what the collector cannot observe in this version of torch."""
 
 
 class GraphCaptures:
@@ -25,13 +25,16 @@ class GraphCaptures:
         return self._open > 0
 
     def ask(self, question: Callable[[], None]) -> None:
-        """Call it unless a capture is open; none begins meanwhile."""
+        """Call `question` unless a capture is open; no capture begins meanwhile."""
         with self._lock:
             if not self._open:
                 question()
 
     def watch(self, graph: Any) -> Callable[[], None]:
-        """Have `torch.cuda.CUDAGraph`, which all captures begin and end with, tell us; returns what ends that."""
+        """Wrap the methods of `torch.cuda.CUDAGraph` with which all captures begin and end.
+
+        Returns a function that restores them.
+        """
         begin, end = graph.capture_begin, graph.capture_end
 
         @functools.wraps(begin)

@@ -26,23 +26,24 @@ _NOT_THE_PROGRAM: Final = ("lostflops", "torch", "threading", "runpy", "importli
 _LEAVES: Final = (str, bytes, int, float, type(None), type, ModuleType, CodeType, FrameType, torch.Tensor, torch.Size)
 _SEQUENCES: Final = (list, tuple, deque, set, frozenset)
 _OWN_REFERENCES: Final = 3
-"""To the dict of a frame's variables: of the frame, of ours, and of the question itself."""
+"""References to the dict of a frame's variables that are not the program's: the frame's, ours, and the argument of
+`sys.getrefcount`."""
 Holder = tuple[str, str | None]
-"""Name and line."""
+"""Name that keeps a tensor, and the line that adds to it (None: no such line was found)."""
 
 
 @dataclass(frozen=True, slots=True)
 class _ObjectPlace:
     value: Any
     name: str
-    """As the program writes it, e.g. `self.kept`; members of a list go by the name of the list."""
+    """Name as the program writes it, e.g. `self.kept`; members of a list have the name of the list."""
     loads: tuple[str, ...]
     scope: tuple[CodeType, ...]
-    """Where lines that use the name may stand."""
+    """Code that may contain lines which use the name."""
 
 
 def held_by(tensors: list[Any], frame: FrameType | None) -> dict[int, Holder]:
-    """By the identity of a tensor: those that were found, starting from this frame of the training thread."""
+    """Search from this frame of the training thread; return the holders that were found, by identity of the tensor."""
     search = _Search({id(tensor) for tensor in tensors}, time.thread_time_ns() + _LONGEST)
     for level in _variables(frame):
         search.descend(level)
@@ -59,7 +60,7 @@ class _Search:
     seen: set[int] = field(default_factory=set)
 
     def descend(self, level: list[_ObjectPlace], depth: int = 1) -> None:
-        """Level by level, so that the shortest name comes first."""
+        """Search level by level, so that the shortest name comes first."""
         following: list[_ObjectPlace] = []
         for place in level:
             if time.thread_time_ns() > self.end:
@@ -75,7 +76,10 @@ class _Search:
 
 
 def _choose_holders(found: dict[int, list[_ObjectPlace]]) -> dict[int, Holder]:
-    """Of several the first that a line adds to: a variable is set anew in the next step, a list is not."""
+    """Choose the first holder that a line adds to, or else the first.
+
+    A variable is set again in the next step, a list is not.
+    """
     lines: dict[str, str | None] = {}
     for place in (place for places in found.values() for place in places):
         if place.name not in lines:
@@ -85,7 +89,7 @@ def _choose_holders(found: dict[int, list[_ObjectPlace]]) -> dict[int, Holder]:
 
 
 def _variables(frame: FrameType | None) -> Iterator[list[_ObjectPlace]]:
-    """Of each function that runs, innermost first, with globals of its module; then globals of the program's script."""
+    """Yield variables of running functions, innermost first, and their modules' globals; then the script's globals."""
     codes: dict[int, list[CodeType]] = {}
     frames = [one for one in _chain(frame) if _is_of_the_program(one)]
     for one in frames:
@@ -109,7 +113,7 @@ def _is_of_the_program(frame: FrameType) -> bool:
 
 
 def _globals(space: dict[str, Any], codes: list[CodeType] | None) -> list[_ObjectPlace]:
-    """None of the code is left: they were looked at."""
+    """Return the globals of a module; nothing if `codes` is None, which means that they were searched before."""
     if codes is None:
         return []
     scope = (*codes, *_functions(space))
@@ -119,8 +123,11 @@ def _globals(space: dict[str, Any], codes: list[CodeType] | None) -> list[_Objec
 
 
 def _locals(frame: FrameType) -> list[tuple[str, Any]]:
-    """Before Python 3.13 a frame keeps the dict that shows its variables, and so all that they held. It is emptied,
-    unless the program has called `locals()` and holds it as well."""
+    """Return the variables of a frame without keeping their values alive.
+
+    Before Python 3.13 a frame keeps the dict that shows its variables, and with it all their values. The dict is
+    emptied, unless the program has called `locals()` and holds it as well.
+    """
     shown: Any = frame.f_locals
     found = list(shown.items())
     if type(shown) is dict and sys.getrefcount(shown) <= _OWN_REFERENCES:
@@ -129,7 +136,7 @@ def _locals(frame: FrameType) -> list[tuple[str, Any]]:
 
 
 def _functions(space: dict[str, Any]) -> Iterator[CodeType]:
-    """Code of a module's functions and methods."""
+    """Yield the code of a module's functions and methods."""
     for value in list(space.values()):
         members = list(vars(value).values()) if type(value) is type else [value]
         yield from (one.__code__ for one in members if type(one) is FunctionType and one.__globals__ is space)

@@ -10,12 +10,12 @@ from typing import Any, Final
 import torch
 
 _LOOKS: Final = (3, 10, 100, 1000)
-"""Backward passes without an update that anybody saw, after which optimizers are looked for."""
+"""Optimizers are searched for after these numbers of backward passes without an observed update."""
 _MOST_PARAMETERS: Final = 8
 
 
 class HiddenUpdates:
-    """Asked only as long as no optimizer's hook was ever called."""
+    """A detector of updates by the versions of parameters, used only until an optimizer's hook is first called."""
 
     def __init__(self) -> None:
         self._passes = 0
@@ -36,7 +36,7 @@ class HiddenUpdates:
         return optimizers
 
     def has_updated(self) -> bool:
-        """Return whether there was an update since the last question."""
+        """Return whether there was an update since the last call."""
         if not self._parameters:
             return False
         before, self._version = self._version, self._versions()
@@ -53,6 +53,6 @@ def _some_of(optimizers: list[Any]) -> list[Any]:
 
 
 def _find_trained_parameters(things: list[Any]) -> list[Any]:
-    """Return a few parameters that a program without optimizers of PyTorch trains: it updates them itself."""
+    """Return a few parameters of a program that updates them itself, without an optimizer of PyTorch."""
     trained = (thing for thing in things if type(thing) is torch.nn.Parameter and thing.requires_grad)
     return list(islice(trained, _MOST_PARAMETERS))

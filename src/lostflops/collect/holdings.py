@@ -30,7 +30,7 @@ class Holdings:
         self._is_over = self._has_updated = False
 
     def open(self) -> None:
-        """Before the profiler starts: what is there has no allocation in its trace."""
+        """Register what exists before the profiler starts, because its trace has no allocations of that."""
         self._safely(self._opens)
         if not self._is_over:
             self._recorder.clock.watchers.append(self)
@@ -52,12 +52,14 @@ class Holdings:
         self._safely(self._steps)
 
     def batch(self, batch: Any) -> None:
-        """It was handed over just now."""
+        """Register a batch that was handed over just now."""
         self._safely(lambda: self._takes(batch))
 
     def goes_in(self, inputs: Any) -> None:
-        """The outermost module is called with it: what of it was there before the window and is nobody's is a batch
-        that no loader handed over."""
+        """Register the inputs of the outermost module.
+
+        An input that existed before and has no owner is a batch that no loader handed over.
+        """
         self._safely(lambda: self._goes_in(inputs))
 
     def _opens(self) -> None:
@@ -146,7 +148,7 @@ class Holdings:
             )  # fmt: skip
 
     def _safely(self, action: Callable[[], None]) -> None:
-        """An error ends what is registered, and nothing else."""
+        """Run `action`; an error ends the tracking of memory, and nothing else."""
         if self._is_over:
             return
         try:

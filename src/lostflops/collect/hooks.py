@@ -44,7 +44,7 @@ def install(recorder: Recorder) -> None:
 
 
 def _further_places(recorder: Recorder, watched: _Optimizers) -> dict[str, Callable[[], Callable[[], None]]]:
-    """What is watched where this version of torch has it; most is not public."""
+    """Return, by name, functions that watch what this version of torch may lack; most of it is not public."""
     data, jit = torch.utils.data, torch.jit
     return {
         "gradient scalers": lambda: _wrap(torch.amp.GradScaler, "step", lambda step: _scaled_step(watched, step)),
@@ -62,7 +62,7 @@ def _further_places(recorder: Recorder, watched: _Optimizers) -> dict[str, Calla
 
 
 def watch_modules(recorder: Recorder, modules: list[Any]) -> list[Callable[[], None]]:
-    """Have calls of these modules count as forward, the outermost of nested ones; returns what ends that."""
+    """Count calls of these modules as forward, of nested ones the outermost; return functions that remove the hooks."""
 
     def begins(_: Any, inputs: Any) -> None:
         if not torch.compiler.is_compiling():
@@ -85,8 +85,10 @@ def watch_modules(recorder: Recorder, modules: list[Any]) -> list[Callable[[], N
 
 
 class _Optimizers:
-    """Steps of optimizers, the outermost of nested ones; one whose step raised is open until it steps again, or is
-    gone when another one does."""
+    """The steps of optimizers; of nested ones the outermost counts.
+
+    If a step raised, its optimizer stays open until it steps again, or until another steps after it is gone.
+    """
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
@@ -130,7 +132,7 @@ class _Optimizers:
         self._recorder.clock.optimizer_ended(key[1], now, skipped=not self._updated)
 
     def _leave_from(self, key: tuple[str, int], now: int) -> None:
-        """That one raised, and those inside it."""
+        """Leave a step that raised, and those inside it."""
         at = self._open.index(key)
         for _ in self._open[at:]:
             self._recorder.clock.leave(now)
@@ -202,7 +204,7 @@ def _next_batch(recorder: Recorder, original: Callable[..., Any]) -> Callable[..
 
 
 def _wrap(owner: Any, name: str, around: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Callable[[], None]:
-    """Returns what puts the original back, unless somebody else has wrapped ours meanwhile."""
+    """Wrap a function; return a function that puts the original back, unless other code has wrapped ours meanwhile."""
     original = getattr(owner, name)
     wrapped = around(original)
     skip_tracing(wrapped)

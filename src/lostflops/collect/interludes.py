@@ -21,12 +21,15 @@ _SAVERS: Final = (
     ("torch.distributed.checkpoint", "async_save"),
     ("safetensors.torch", "save_file"),
 )
-"""Functions that write checkpoints; a module that the program never imports is not imported for that."""
+"""Functions that write checkpoints; a module that the program does not import is not imported for this."""
 
 
 class Interludes:
-    """Of nested saves the outermost counts. An evaluation lasts from its first forward pass without gradients to its
-    last one in the same step, so that loading and metrics in between belong to it."""
+    """Time of saving and evaluating in a step; of nested saves the outermost counts.
+
+    An evaluation lasts from its first forward pass without gradients to its last one in the same step, so that loading
+    and metrics in between belong to it.
+    """
 
     def __init__(self) -> None:
         self._wrapped: set[tuple[str, str]] = set()
@@ -53,13 +56,13 @@ class Interludes:
             self._last = now
 
     def take(self) -> dict[str, int]:
-        """Return the time of both since this was last asked, by column of table `timings`, in ns."""
+        """Return the time of saving and of evaluating since the last call, in ns, by column of table `timings`."""
         found = {"saving": self._saving, "evaluating": max(self._last - self._first, 0)}
         self._saving, self._first, self._last = 0, -1, -1
         return found
 
     def watch(self, recorder: Recorder) -> None:
-        """Wrap the functions of modules that have been imported since this was last called."""
+        """Wrap the saving functions of modules that were imported since the last call."""
         for module, name in _SAVERS:
             if (module, name) not in self._wrapped and module in sys.modules:
                 self._wrapped.add((module, name))
@@ -69,8 +72,10 @@ class Interludes:
 
 
 def watch_inner(recorder: Recorder, modules: list[Any]) -> list[Callable[[], None]]:
-    """Have calls without gradients of what DDP wraps count as evaluation: programs evaluate `model.module` on one rank,
-    because a call of the wrapper may wait for the others. Returns what ends that."""
+    """Count calls without gradients of modules inside DDP as evaluation; return functions that remove the hooks.
+
+    Programs evaluate `model.module` on one rank, because a call of the wrapper may wait for the others.
+    """
     ddp = getattr(torch.nn.parallel, "DistributedDataParallel", None)
     inner = [module.module for module in modules if ddp is not None and isinstance(module, ddp)]
 
@@ -89,7 +94,7 @@ def watch_inner(recorder: Recorder, modules: list[Any]) -> list[Callable[[], Non
 
 
 def _wrap(owner: Any, name: str, recorder: Recorder) -> Callable[[], None] | None:
-    """Return what puts the original back, None where there is no such function."""
+    """Wrap a saving function; return a function that puts the original back, None if there is no such function."""
     original = getattr(owner, name, None)
     if not callable(original):
         return None

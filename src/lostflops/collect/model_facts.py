@@ -16,7 +16,8 @@ import torch
 
 from lostflops.collect.flight_ring import process_groups
 
-_WRAPPERS: Final = ("module.", "_orig_mod.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module.")
+_DDP_PREFIX: Final = "module."
+_WRAPPERS: Final = ("_orig_mod.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module.")
 ENVIRONMENT: Final = (
     "RANK", "LOCAL_RANK", "GROUP_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RESTART_COUNT",
     "TORCHELASTIC_MAX_RESTARTS", "OMP_NUM_THREADS", "CUDA_LAUNCH_BLOCKING", "CUDA_DEVICE_MAX_CONNECTIONS",
@@ -36,7 +37,7 @@ _DDP: Final = (
 
 
 def outermost_modules(optimizers: Iterable[Any]) -> list[torch.nn.Module]:
-    """Modules that stand in no other and hold a parameter that an optimizer updates."""
+    """Return the modules that are inside no other module and hold a parameter that an optimizer updates."""
     trained = {id(p) for optimizer in optimizers for group in optimizer.param_groups for p in group["params"]}
     modules = [found for found in gc.get_objects() if issubclass(type(found), torch.nn.Module)]
     inside = {id(child) for module in modules for child in module.__dict__.get("_modules", {}).values()}
@@ -45,18 +46,18 @@ def outermost_modules(optimizers: Iterable[Any]) -> list[torch.nn.Module]:
 
 
 def plain_name(name: str) -> str:
-    """A qualified name without what wrappers put into it.
+    """Return a qualified name without the parts that wrappers add.
 
-    >>> plain_name("module._orig_mod.layers.0.weight")
-    'layers.0.weight'
+    >>> plain_name("module._orig_mod.layers.0.weight"), plain_name("_orig_mod.module.layers.0.weight")
+    ('layers.0.weight', 'layers.0.weight')
     """
     for wrapper in _WRAPPERS:
-        name = name.removeprefix(wrapper) if wrapper == "module." else name.replace(wrapper, "")
-    return name
+        name = name.replace(wrapper, "")
+    return name.removeprefix(_DDP_PREFIX)
 
 
 def records(roots: list[torch.nn.Module]) -> Iterator[dict[str, Any]]:
-    """Parameters, then one record for each thing that is known of the job."""
+    """Yield a record of the parameters, then one for each known fact of the job."""
     buckets, units = _ddp_buckets(roots), _fsdp_units(roots)
     yield {
         "kind": "parameters",
@@ -89,7 +90,7 @@ def _settings() -> dict[str, Any]:
 
 
 def _walk_parameters(roots: list[torch.nn.Module]) -> Iterator[tuple[str, torch.nn.Module, Any]]:
-    """Every parameter once, with its qualified name and the module that holds it."""
+    """Yield every parameter once, with its qualified name and the module that holds it."""
     seen: set[int] = set()
     for root in roots:
         for prefix, module in root.named_modules():
@@ -122,7 +123,7 @@ def _ddp_modules(roots: list[torch.nn.Module]) -> list[Any]:
 
 
 def _ddp(module: Any) -> dict[str, Any]:
-    """What DDP logs about itself, as far as it is on the list."""
+    """Return what DDP logs about itself, limited to the keys in `_DDP`, and the size of its buffers."""
     logged = module._get_ddp_logging_data()  # noqa: SLF001 - the documented way to read it
     found = {key: json.loads(json.dumps(logged[key], default=str)) for key in _DDP if key in logged}
     buffers = list(module.module.buffers())
@@ -130,7 +131,7 @@ def _ddp(module: Any) -> dict[str, Any]:
 
 
 def _ddp_buckets(roots: list[torch.nn.Module]) -> dict[int, int]:
-    """Bucket by parameter, from the places of parameters that DDP logs once it has rebuilt its buckets."""
+    """Return the bucket by identity of a parameter, from indices that DDP logs once it has rebuilt its buckets."""
     found: dict[int, int] = {}
     for module in _ddp_modules(roots):
         logged = module._get_ddp_logging_data()  # noqa: SLF001
@@ -142,7 +143,8 @@ def _ddp_buckets(roots: list[torch.nn.Module]) -> dict[int, int]:
 
 
 def _index_lists(text: str) -> list[list[int]]:
-    """
+    """Read lists of numbers that are separated by commas.
+
     >>> _index_lists("3 2, 1 0"), _index_lists("")
     ([[3, 2], [1, 0]], [])
     """
@@ -150,7 +152,7 @@ def _index_lists(text: str) -> list[list[int]]:
 
 
 def _fsdp_units(roots: list[torch.nn.Module]) -> dict[int, str]:
-    """Qualified name of the FSDP unit that holds each parameter: the innermost one around it."""
+    """Return, by identity of a parameter, the qualified name of the innermost FSDP unit that holds it."""
     units: dict[int, str] = {}
     for root in roots:
         for name, module in root.named_modules():

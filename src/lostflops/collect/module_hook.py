@@ -8,7 +8,7 @@ from typing import Any
 
 
 class ModuleHook:
-    """Calls `function(module)`, or `function(module, inputs)`, and gives the module's call nothing back.
+    """A hook that calls `function(module)` or `function(module, inputs)`, and does not change the module's call.
 
     Hooks are part of a module: they are copied and pickled with it. A copy of this one does nothing, and a pickle of it
     holds a function of the standard library that does nothing, so that the file loads where Lostflops is not installed.
@@ -29,7 +29,7 @@ class ModuleHook:
 
 @contextmanager
 def suspend_hooks(module: Any) -> Iterator[None]:
-    """A module and all below it without our hooks, for those who would compile them as part of the module."""
+    """Remove our hooks from a module and all below it, for code that would compile them as part of the module."""
     held = [
         (hooks, dict(hooks))
         for part in module.modules()

@@ -19,13 +19,13 @@ from lostflops.collect.untraced import skip_tracing
 PREFIX: Final = "lostflops.module: "
 ROOT: Final = "(root)"
 _INNER: Final = ("module", "_fsdp_wrapped_module")
-"""Where a wrapper holds the module it wraps; the wrapper's call stands for both."""
+"""Names under which a wrapper holds the module it wraps; both have one range, the wrapper's call."""
 _CHECKPOINTED: Final = "_checkpoint_wrapped_module"
 _Range = Any
 
 
 class ModuleRanges:
-    """Attach at a window's start, detach at its end, both between two steps."""
+    """Ranges around calls of modules, attached at a window's start and detached at its end, both between two steps."""
 
     def __init__(self, roots: list[torch.nn.Module]) -> None:
         self._names: dict[int, tuple[torch.nn.Module, str]] = {}
@@ -95,13 +95,13 @@ class ModuleRanges:
 
 
 def _range(name: str) -> _Range:
-    """A tenth of what `record_function` costs; in the trace it is an op, not an annotation."""
+    """Return a range that costs a tenth of `record_function`, if torch has it; in the trace it is an op."""
     fast = getattr(torch._C._profiler, "_RecordFunctionFast", None)  # noqa: SLF001
     return fast(name) if fast is not None else torch.autograd.profiler.record_function(name)
 
 
 def _walk_modules(module: torch.nn.Module, name: str) -> Iterator[tuple[torch.nn.Module, str]]:
-    """A module and all below it that can be told apart from outside, by names without those of wrappers."""
+    """Yield a module and all below it that can be distinguished from outside, with names that leave out wrappers."""
     if isinstance(module, torch.jit.ScriptModule):
         return
     checkpointed = module._modules.get(_CHECKPOINTED)  # noqa: SLF001 - the recomputation calls the inner one
@@ -117,7 +117,10 @@ def _walk_modules(module: torch.nn.Module, name: str) -> Iterator[tuple[torch.nn
 
 
 def _unwrap_module(module: torch.nn.Module) -> torch.nn.Module | None:
-    """What a wrapper holds, through wrappers of wrappers; a compiled module among them stays one."""
+    """Return the module inside a wrapper, or inside several; None if it is not a wrapper.
+
+    A compiled module inside is not opened: an empty module is returned in its place.
+    """
     if type(module).__name__ not in ("DistributedDataParallel", "FullyShardedDataParallel", "DataParallel"):
         return None
     inner = next((module._modules[key] for key in _INNER if module._modules.get(key) is not None), None)  # noqa: SLF001

@@ -8,7 +8,7 @@ from lostflops.collect.steps import PHASES, StepClock
 
 
 class Ranges:
-    """Ranges are ended by their handles and not in the order of a stack, which an exception could upset."""
+    """NVTX ranges of steps and phases, ended by handle and not in stack order, which an exception could upset."""
 
     def __init__(self, nvtx: Any) -> None:
         self._nvtx = nvtx
@@ -16,13 +16,13 @@ class Ranges:
         self._step: Any = None
 
     def phase(self, phase: int) -> None:
-        """`phase` begins, or none where it is -1."""
+        """End the open phase and begin `phase`; -1 is no phase."""
         if self._phase is not None:
             self._nvtx.range_end(self._phase)
         self._phase = self._nvtx.range_start(f"lostflops.{PHASES[phase]}") if phase >= 0 else None
 
     def step(self, number: int) -> None:
-        """Step `number` begins."""
+        """End the open step and begin step `number`."""
         if self._step is not None:
             self._nvtx.range_end(self._step)
         self._step = self._nvtx.range_start(f"lostflops.step {number}")

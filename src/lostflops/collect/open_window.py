@@ -16,12 +16,12 @@ from lostflops.collect.sampler import Sampler
 
 
 class OpenWindow:
-    """All of it happens on the training thread, between two steps."""
+    """A window that is open; all its methods run on the training thread, between two steps."""
 
     def __init__(self, recorder: Any, request: WindowRequest, sampler: Sampler) -> None:
         self.request = request
         self.cost = 0
-        """Time that the last call took."""
+        """Duration of the last `prepare`, `start` or `stop`, in ns."""
         self._recorder, self._sampler = recorder, sampler
         self._options: frozenset[str] = recorder.settings.options
         self._profile = ProfilerWindow(self._options, recorder.rank, recorder.world_size)
@@ -55,7 +55,7 @@ class OpenWindow:
 
     @property
     def is_drained(self) -> bool:
-        """After the last step: whether the device is through with it, so that nothing of it would be missing."""
+        """Whether the device has finished the last step, so that nothing of it is missing; read it after that step."""
         if not self._is_ending:
             self._is_ending = True
             self._leave()
@@ -63,7 +63,7 @@ class OpenWindow:
         return self._profile.is_drained
 
     def stop(self) -> Any:
-        """What was recorded, None if there is nothing."""
+        """Stop and return what was recorded; None if nothing was."""
         began = time.monotonic_ns()
         is_started = self._profile.is_started
         self._let_go()
@@ -74,7 +74,7 @@ class OpenWindow:
         return result
 
     def abandon(self) -> None:
-        """After an error: nothing of ours stays, and nothing is raised."""
+        """Remove all that is ours after an error, without raising."""
         for step in (self._let_go, self._profile.discard):
             try:
                 step()

@@ -27,7 +27,7 @@ _MOST_FOLDERS: Final = 8
 
 
 class OtherProfilers:
-    """Profilers of the program that are prepared or run, and our own that has to give way to them."""
+    """The program's profilers that are prepared or running, and our own, which has to give way to them."""
 
     def __init__(self) -> None:
         self._active: weakref.WeakSet[Any] = weakref.WeakSet(_running())
@@ -37,7 +37,7 @@ class OtherProfilers:
         self.is_waiting = False
         """A profiler on another thread waits until ours has stopped."""
         self.is_lost = False
-        """It waited too long and took our recording's place, which must not be stopped any more."""
+        """A profiler waited too long and replaced our recording, which must not be stopped any more."""
         self._begun = len(self._active)
         self._folders: dict[str, None] = {}
         _wrap("_prepare_trace", before=self._begins)
@@ -50,11 +50,11 @@ class OtherProfilers:
 
     @property
     def record(self) -> dict[str, Any] | None:
-        """Return how often the program's own profilers began, and the folders they wrote to; None where none began."""
+        """How often the program's own profilers began, and the folders they wrote to; None if no profiler began."""
         return {"begun": self._begun, "folders": list(self._folders)} if self._begun else None
 
     def occupy(self, give_way: Callable[[], None]) -> None:
-        """Ours begins on this thread; `give_way` stops it, on this thread too."""
+        """Note that our profiler begins on this thread; `give_way` stops it, on this thread too."""
         self._thread = threading.get_ident()
         self._is_free.clear()
         self._give_way = give_way
@@ -65,7 +65,7 @@ class OtherProfilers:
         self._is_free.set()
 
     def forget(self) -> None:
-        """In a forked child: ours is the parent's, and nobody of those who wait is here."""
+        """Reset in a forked child: our recording is the parent's, and no waiting thread exists here."""
         self._give_way, self.is_waiting, self._is_free = None, False, threading.Event()
 
     def _begins(self, profile: Any) -> None:
@@ -79,7 +79,7 @@ class OtherProfilers:
         self._active.add(profile)
 
     def _on_export(self, path: Any) -> None:
-        """Note the folder of a trace; a hidden file is one of `lostflops.trace_handler`, which writes into a run."""
+        """Note the folder of a trace, unless it is a hidden file: `lostflops.trace_handler` writes those into a run."""
         with suppress(TypeError, ValueError, OSError):
             target = Path(os.fsdecode(path)).absolute()
             if not target.name.startswith(".") and len(self._folders) < _MOST_FOLDERS:
@@ -91,18 +91,18 @@ class OtherProfilers:
 
 @functools.cache
 def others() -> OtherProfilers:
-    """Known from the first call on, which should come before the program's first profiler."""
+    """Return the profilers known since the first call, which should come before the program's first profiler."""
     return OtherProfilers()
 
 
 def _running() -> list[Any]:
-    """Profilers that were prepared before anybody watched."""
+    """Return the profilers that were prepared before we watched."""
     found = [thing for thing in gc.get_objects() if type(thing) is _Profile]
     return [profile for profile in found if getattr(profile, "entered", False) and profile.kineto_results is None]
 
 
 def _watch_exports(exported: Callable[[Any], None]) -> None:
-    """Have every trace that a program writes noted; `tensorboard_trace_handler` writes this way too."""
+    """Call `exported` with the path of every trace that the program writes, also by `tensorboard_trace_handler`."""
     kind = scheduled_profiler._KinetoProfile  # noqa: SLF001 - what `profile` and programs' own schedules share
     original = kind.export_chrome_trace
 

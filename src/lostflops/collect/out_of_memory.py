@@ -36,7 +36,7 @@ _FIGURES: Final = {
     "allocated_then": re.compile(rf"{_SIZE} is allocated by PyTorch"),
     "unused_then": re.compile(rf"{_SIZE} is reserved by PyTorch but unallocated"),
 }
-"""What torch and numpy say; nothing else of a message is kept, because it may hold anything."""
+"""Parts of the messages of torch and numpy; nothing else of a message is kept, because it may contain anything."""
 _UNITS: Final = {"bytes": 1} | {f"{letter}iB": 1 << 10 * (place + 1) for place, letter in enumerate("KMGTPE")}
 _PLACES: Final = (
     (OPTIMIZER, re.compile(r"torch/optim/")),
@@ -49,8 +49,10 @@ _MOST_SHAPES: Final = 5
 
 
 def ending(earlier: int = 0) -> BaseException | None:
-    """The error of too little memory that ends this program; None where it is none. The one whose identity is
-    `earlier` was there before."""
+    """Return the out-of-memory error that ends this program; None if it ends without one.
+
+    An error whose identity is `earlier` existed before and does not count.
+    """
     error = sys.exc_info()[1] or getattr(sys, "last_value", None)
     if error is None or id(error) == earlier:
         return None
@@ -58,7 +60,7 @@ def ending(earlier: int = 0) -> BaseException | None:
 
 
 def last_state(error: BaseException, step: int, *, is_after_forward: bool) -> dict[str, Any]:
-    """All that is kept of it, as the value of a fact of the job."""
+    """Return all that is kept of an out-of-memory error, as the value of a fact of the job."""
     frames = [frame for frame, _ in _frames(error)]
     modules, optimizers, tensors = _objects()
     with without_overrides():
@@ -81,7 +83,7 @@ def last_state(error: BaseException, step: int, *, is_after_forward: bool) -> di
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """It, and what it was raised from."""
+    """Yield an error and the errors that it was raised from."""
     found: BaseException | None = error
     for _ in range(_LONGEST_CHAIN):
         if found is None:
@@ -97,7 +99,7 @@ def _is_of_memory(error: BaseException) -> bool:
 
 
 def _parse_message(error: BaseException) -> dict[str, Any]:
-    """What the message tells: bytes asked for, on which device, and what the allocator had then."""
+    """Return what the message says: bytes asked for, on which device, and what the allocator had then."""
     text = str(error)
     found = next(filter(None, (says.search(text) for says in _SAYS)), None)
     if found is None:
@@ -120,7 +122,7 @@ def _bytes(found: re.Match[str]) -> int:
 
 
 def _frames(error: BaseException) -> Iterator[tuple[FrameType, int]]:
-    """From the outermost, each with the line that it was at."""
+    """Yield the frames of an error from the outermost on, each with the line that it was at."""
     trace = error.__traceback__
     while trace is not None:
         yield trace.tb_frame, trace.tb_lineno
@@ -128,7 +130,10 @@ def _frames(error: BaseException) -> Iterator[tuple[FrameType, int]]:
 
 
 def _phase(frames: Iterable[FrameType]) -> int | None:
-    """The outermost phase that a frame belongs to; passes inside an optimizer's step, its closure's, are themselves."""
+    """Return the outermost phase that a frame belongs to, None if unknown.
+
+    A pass inside an optimizer's step, which is its closure's, counts as what it is.
+    """
     phases = [
         phase for frame in frames for phase, path in _PLACES if path.search(frame.f_code.co_filename.replace("\\", "/"))
     ]
@@ -136,7 +141,7 @@ def _phase(frames: Iterable[FrameType]) -> int | None:
 
 
 def _module(frames: list[FrameType], modules: list[torch.nn.Module]) -> str | None:
-    """Qualified name of the innermost module that was called."""
+    """Return the qualified name of the innermost module that was called; None if no module was."""
     called = [frame.f_locals.get("self") for frame in frames if frame.f_code.co_name == "_call_impl"]
     if not called or not isinstance(called[-1], torch.nn.Module):
         return None
@@ -150,7 +155,7 @@ def _module(frames: list[FrameType], modules: list[torch.nn.Module]) -> str | No
 
 
 def _line(error: BaseException) -> str | None:
-    """The innermost line that is not torch's or ours, as `file.py:12`."""
+    """Return the innermost line that is not torch's or ours, as `file.py:12`; None if there is no such line."""
     own = (str(Path(torch.__file__).parent), str(Path(__file__).parent))
     lines = [
         f"{Path(frame.f_code.co_filename).name}:{line}"
@@ -161,7 +166,7 @@ def _line(error: BaseException) -> str | None:
 
 
 def _objects() -> tuple[list[torch.nn.Module], list[torch.optim.Optimizer], list[torch.Tensor]]:
-    """All that Python's garbage collector knows."""
+    """Return all modules, optimizers and tensors that Python's garbage collector knows."""
     modules, optimizers, tensors = [], [], []
     for found in gc.get_objects():
         kind = type(found)
@@ -176,7 +181,7 @@ def _objects() -> tuple[list[torch.nn.Module], list[torch.optim.Optimizer], list
 
 @dataclass(slots=True)
 class _HeldBytes:
-    """Bytes of storages, each counted once, for the first that claims it."""
+    """Bytes of storages, each counted once, for the first owner that claims it."""
 
     owners: dict[str, int]
     seen: set[tuple[str, int]]
@@ -199,7 +204,7 @@ class _HeldBytes:
                 self.unowned[place] = (held + size, count + 1)
 
     def shapes(self) -> list[dict[str, Any]]:
-        """What most of the bytes without an owner are."""
+        """Return dtype, shape, bytes and count of the tensors that hold most of the bytes without an owner."""
         most = sorted(self.unowned.items(), key=lambda item: -item[1][0])[:_MOST_SHAPES]
         return [
             {"dtype": dtype, "shape": list(shape), "bytes": held, "count": count}
@@ -223,13 +228,13 @@ def _sum_held_bytes(
 
 
 def _is_plain(tensor: Any) -> bool:
-    """Strided memory of its own: no fake tensor, none that runs a program's code when it is asked."""
+    """Return whether a tensor has strided memory of its own: not fake, and not of a class with code of the program."""
     plain = (torch.Tensor, torch.nn.Parameter, getattr(torch.nn, "Buffer", torch.Tensor))
     return type(tensor) in plain and tensor.layout is torch.strided and tensor.device.type != "meta"
 
 
 def _totals(device: str | None) -> dict[str, int]:
-    """Of the device's allocator where one ran out, else of the process."""
+    """Return the totals of the device's allocator if a device ran out of memory, else those of the process."""
     if device is not None and device.startswith("cuda") and torch.cuda.is_initialized():
         found = torch.cuda.memory_stats(device)
         names = {"allocated": "allocated_bytes", "reserved": "reserved_bytes", "split": "inactive_split_bytes"}

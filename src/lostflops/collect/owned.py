@@ -19,7 +19,7 @@ Owned = tuple[str, str | None, Any]
 
 
 def of_modules(roots: list[Any], others: Iterable[Any]) -> Iterator[Owned]:
-    """Those of `roots` first, then of all other modules that stand in none; each module once."""
+    """Yield tensors of `roots` first, then of all other modules that are inside no module; each module once."""
     held = list(others)
     inside = {id(child) for module in held for child in module.__dict__.get("_modules", {}).values()}
     seen: set[int] = set()
@@ -28,14 +28,14 @@ def of_modules(roots: list[Any], others: Iterable[Any]) -> Iterator[Owned]:
 
 
 def of_optimizer(optimizer: Any, names: dict[int, str | None]) -> Iterator[Owned]:
-    """Its state, by the name of the parameter that it belongs to."""
+    """Yield the state of an optimizer, with the name of the parameter that it belongs to."""
     for key, value in _state(optimizer):
         for tensor in tensors_in(value):
             yield OPTIMIZER, names.get(id(key)), tensor
 
 
 def size_of_state(optimizer: Any) -> int:
-    """Entries of its state, which it may hold for each parameter or once."""
+    """Return the number of entries in an optimizer's state, which it may hold for each parameter or once."""
     return sum(len(value) if type(value) is dict else 1 for _, value in _state(optimizer))
 
 

@@ -28,18 +28,18 @@ from typing import Any, Final
 KEPT: Final = "kept: "
 TRACE, REDUCED = ".json.gz", ".parts"
 _REDUCING: Final = 300
-"""Seconds after which a trace is kept as it is: a host with no time to spare has none for us."""
+"""Seconds after which reducing ends and a trace is kept as it is: the host has no time to spare."""
 _LOOK: Final = 0.25
 _GRACE: Final = 2
-"""Seconds for which a job must have ended before its trace is reduced at once."""
+"""Seconds after the end of a job from which on its trace is reduced without giving way."""
 _NICE: Final = 10
 _ISOLATED: Final = ("-E", "-P")
-"""Not in the job's path; but packages that a user has installed for himself are there."""
+"""Flags with which Python ignores the job's path, but finds packages in the user's own site folder."""
 _LOCK: Final = ".lock"
 _CHUNK: Final = 1 << 20
 _LONGEST_REASON: Final = 200
 _FOLDERS: Final = re.compile(rb"/(?<=[\"; ]/)(?:[^\"/;\n]+/)+(?=[^\"/;\n]+\.py\()")
-"""It begins with a character to look for: with the condition first it is thirty times slower."""
+"""Begins with a literal character: with the condition first, the search is thirty times slower."""
 _TRACE_NAME: Final = re.compile(rb'("traceName": ")[^"\n]*/')
 _GZIP: Final = 31
 _THREADS: Final = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -54,10 +54,10 @@ def finish(
     keep_raw: bool = False,
     job: int = 0,
 ) -> str | None:
-    """Put what was saved into its place; OSError says why it could not be.
+    """Put a saved trace into its place, reduced or compressed; raise OSError if that fails.
 
-    `reducer` is the Python that reduces it, giving way to everybody while the process `job` is there. Returns why that
-    failed.
+    `reducer` is the Python that reduces it, giving way to all other processes while the process `job` runs. Returns
+    why reducing failed, or None.
     """
     work, part = plain.with_name(f".{plain.name}.work"), plain.with_name(plain.name + ".part")
     try:
@@ -76,7 +76,10 @@ def finish(
 
 
 def _place(trace: Path, part: Path, reduced: Path | None) -> None:
-    """What an earlier attempt left in the other form goes first: two forms of one window tell of the same steps."""
+    """Move the files into their place; first remove what an earlier attempt left in the other form.
+
+    Both forms of a window describe the same steps.
+    """
     reduced_file(trace).unlink(missing_ok=True)
     if part.exists():
         part.replace(trace)
@@ -91,7 +94,8 @@ def plain_file(trace: Path) -> Path:
 
 
 def reduced_file(trace: Path) -> Path:
-    """
+    """Return the path of the reduced form of a trace.
+
     >>> reduced_file(Path("rank-00003.w0001.json.gz")).name
     'rank-00003.w0001.parts'
     """
@@ -103,7 +107,7 @@ def lock_of(trace: Path) -> Path:
 
 
 def _reduce_trace(plain: Path, work: Path, reducer: str, job: int) -> tuple[Path | None, str | None]:
-    """The reduced trace, or why there is none."""
+    """Return the reduced trace, or else the reason why it could not be made."""
     try:
         code, said = _run_reducer(plain, work, reducer, job)
         if code is None:
@@ -121,9 +125,10 @@ def _reduce_trace(plain: Path, work: Path, reducer: str, job: int) -> tuple[Path
 
 
 def _run_reducer(plain: Path, work: Path, reducer: str, job: int) -> tuple[int | None, str]:
-    """The reducer's exit code, and what it said; None where it was stopped because the job has ended.
+    """Return the reducer's exit code (None: it was stopped because the job has ended), and what it printed to stderr.
 
-    Without a job it is as nice as the process that started it: others of the job, or its next attempt, may train.
+    Without a job it is as nice as the process that started it: other processes of the job, or its next attempt, may
+    train.
     """
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir()
@@ -165,7 +170,7 @@ def _lives(process: int) -> bool:
 
 
 def _most_reducing() -> float:
-    """Half of the time that is left must do, so that the trace can still be kept."""
+    """Return the most seconds for reducing: half of the time that is left, so that the trace can still be kept."""
     left = signal.getitimer(signal.ITIMER_REAL)[0]
     return min(_REDUCING, left / 2) if left else _REDUCING
 
@@ -186,7 +191,7 @@ def _compress(plain: Path, part: Path) -> None:
 
 
 def clean_blocks(blocks: Iterator[bytes]) -> Iterator[bytes]:
-    """The blocks, cut behind a line each, without folders.
+    """Yield the blocks without folders, each cut after the end of a line.
 
     >>> list(clean_blocks(iter([b'1\\n"/a/', b'b.py(3): f"\\n', b'2'])))
     [b'1\\n', b'"b.py(3): f"\\n', b'2']
@@ -204,7 +209,7 @@ def clean_blocks(blocks: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def without_folders(text: bytes) -> bytes:
-    """Source files by their names alone, and the trace's own without its folder.
+    """Return a trace's text with names of files alone, without their folders: source files, and the trace itself.
 
     >>> without_folders(b'"name": "/home/me/secret/train.py(12): main"')
     b'"name": "train.py(12): main"'
@@ -215,14 +220,18 @@ def without_folders(text: bytes) -> bytes:
 
 
 def _be_nice(how: int) -> None:
-    """A session of its own may have a share of its own (autogroups); a reducer makes it smaller, for all of it."""
+    """Set how nice our session is, if this process leads it.
+
+    A session may have a share of the processor of its own (autogroups); a reducer makes it smaller for the whole
+    session.
+    """
     if os.getsid(0) == os.getpid():
         with suppress(OSError):
             Path("/proc/self/autogroup").write_text(str(how))
 
 
 def _is_last(trace: Path, lock: int) -> bool:
-    """Whether nobody writes the trace anew by now."""
+    """Return whether no other process has begun to write the trace again."""
     try:
         return os.path.samestat(lock_of(trace).stat(), os.fstat(lock))
     except FileNotFoundError:

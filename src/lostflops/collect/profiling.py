@@ -33,7 +33,7 @@ class ProfilerWindow:
         self.is_started = False
 
     def prepare(self) -> None:
-        """Tracing of a device is set up here, which takes time: a step before the window."""
+        """Set up the profiler a step before the window, because setting up the tracing of a device takes time."""
         _keep_cupti_with_graphs()
         self._thread = threading.get_ident()
         self._profiler = torch_profiler.profile(
@@ -59,7 +59,7 @@ class ProfilerWindow:
         torch.autograd._add_metadata_json("distributedInfo", info)  # noqa: SLF001
 
     def mark_end(self) -> None:
-        """The window ends for the host; the device may lag behind."""
+        """Mark the end of the window on the host; the device may not be there yet."""
         module = getattr(torch, self._device, None) if self._device else None
         if module is not None and hasattr(module, "Event"):
             self._event = module.Event()
@@ -67,11 +67,11 @@ class ProfilerWindow:
 
     @property
     def is_drained(self) -> bool:
-        """Whether the device has done what was queued at the end."""
+        """Whether the device has finished what was queued when the window ended."""
         return self._event is None or bool(self._event.query())
 
     def stop(self) -> Any:
-        """What was recorded; None when there is nothing to stop on this thread."""
+        """Stop and return what was recorded; None if there is nothing to stop on this thread."""
         is_here = is_profiler_enabled() and threading.get_ident() == self._thread
         if not self.is_started or not is_here or others().is_lost:
             return None
@@ -81,7 +81,7 @@ class ProfilerWindow:
         return result
 
     def discard(self) -> None:
-        """Stop without a result. One that was prepared and never started would upset the next profiler."""
+        """Stop without a result; start first if needed: a profiler that was only prepared would upset the next one."""
         if self._profiler is not None and not self.is_started:
             ORIGINAL_START(self._profiler)
             self.is_started = True
@@ -93,12 +93,12 @@ def is_profiler_enabled() -> bool:
 
 
 def silence_profiler() -> None:
-    """In a forked child, where the profiler cannot be stopped, as its threads are gone: record nothing more."""
+    """Record nothing more in a forked child, where the profiler cannot be stopped because its threads are gone."""
     torch.autograd._enable_record_function(False)  # noqa: SLF001
 
 
 def is_another_active() -> bool:
-    """Whether the program profiles by itself, or is about to."""
+    """Return whether the program uses its own profiler, or is about to."""
     return is_profiler_enabled() or others().are_active or others().is_lost
 
 
@@ -109,7 +109,7 @@ def _device() -> str | None:
 
 
 def _trace_only() -> Any:
-    """No events for Python: stopping takes a fifth less. Older versions of torch do not know it."""
+    """Return a config without events for Python, so that stopping takes a fifth less; None if torch is too old."""
     try:
         return torch._C._profiler._ExperimentalConfig(trace_only=True)  # noqa: SLF001
     except TypeError:
@@ -127,7 +127,7 @@ def _distributed_info(rank: int, world_size: int) -> dict[str, Any]:
 
 
 def _keep_cupti_with_graphs() -> None:
-    """As `torch.profiler` does: CUPTI does not survive being set up twice with CUDA graphs before CUDA 12.6."""
+    """Keep CUPTI, as `torch.profiler` does: before CUDA 12.6 it does not survive a second setup with CUDA graphs."""
     config = sys.modules.get("torch._inductor.config")
     version = getattr(torch.version, "cuda", None)
     if config is None or version is None or not config.triton.cudagraphs:

@@ -31,7 +31,7 @@ _FACTS_AFTER: Final = 3
 """The step after which the job is described: DDP has rebuilt its buckets by then."""
 _CLOCK_EVERY: Final = 60_000_000_000
 _STALL: Final = 8_000_000_000
-"""Without the end of a step, in ns, until the ring is read all the same."""
+"""Time without the end of a step, in ns, after which the ring is read anyway."""
 
 
 class Recorder:
@@ -46,28 +46,28 @@ class Recorder:
         self.writer: Writer | None = None
         self.windows: Any = None
         self.holdings: Any = None
-        """Whose memory is whose, while a window that records it is open."""
+        """Tracks what is using the memory, while a window that records it is open."""
         self._last_batch: list[weakref.ref[Any]] = []
         self._optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
         self.hooks: list[Callable[[], None]] = []
-        """What takes each of our hooks away."""
+        """Functions that remove our hooks."""
         self.unseen: list[str] = []
-        """What this version of torch has no place to watch at."""
+        """Names of what cannot be observed in this version of torch."""
         self._thread = threading.main_thread().ident
         self._is_thread_known = False
         self._budget = Budget(settings.overhead)
         self._is_without_phases = False
-        """The budget is spent; from outside of all phases on, so that each that was entered is left."""
+        """The budget is spent: no phase is recorded. Set outside of all phases, so that each entered phase is left."""
         self._ring: Any = None
         self._device: Any = None
         self._peak_memory: Callable[[], int] = _process_memory
         self._offset = time.time_ns() - time.monotonic_ns()
         self._hidden: Any = None
         self.forward_calls: Any = None
-        """Watches modules; there from when hooks are installed."""
+        """Watches modules; set when hooks are installed."""
         self._garbage: Any = None
         self.interludes: Any = None
-        """Checkpoints and evaluations of the step; there from when hooks are installed."""
+        """Checkpoints and evaluations of the step; set when hooks are installed."""
         self._usage: Any = None
         self._modes: Any = None
         self._threads: Any = None
@@ -93,7 +93,7 @@ class Recorder:
             self.run_guarded(self._leave)
 
     def run_guarded(self, action: Callable[[int], None]) -> None:
-        """Run `action(now)` if this is the training thread of a process that records; its time is our own."""
+        """Run `action(now)` if this is the training thread of a process that records; its time counts as our own."""
         if self.is_off or threading.get_ident() != self._thread:
             return
         try:
@@ -105,7 +105,7 @@ class Recorder:
             self.count_failure(error)
 
     def updates(self, optimizer: Any) -> None:
-        """An optimizer's step begins, on any thread; one inside a backward pass may be on the engine's."""
+        """Note that an optimizer's step begins, on any thread; inside a backward pass it may be the engine's."""
         try:
             if optimizer not in self._optimizers:
                 self._optimizers.add(optimizer)
@@ -118,17 +118,17 @@ class Recorder:
             self.count_failure(error)
 
     def handed_over(self, batch: Any, *, is_counted: bool = True) -> None:
-        """A loader gave the program this batch; `is_counted` where its samples are not known yet."""
+        """Note that a loader gave the program this batch; `is_counted`: count its samples, which are not known yet."""
         self.run_guarded(lambda _: self._take(batch, is_counted=is_counted))
 
     def passes_backward(self) -> None:
-        """A backward pass begins."""
+        """Note that a backward pass begins."""
         if self._modes is not None:
             self.run_guarded(lambda _: self._modes.look())
         self.enter(BACKWARD)
 
     def evaluates(self) -> None:
-        """A forward pass without gradients begins."""
+        """Note that a forward pass without gradients begins."""
         self.clock.step.is_evaluated = True
         self.run_guarded(self.interludes.evaluation_begins)
 
@@ -136,11 +136,11 @@ class Recorder:
         self.run_guarded(self.interludes.evaluation_ended)
 
     def is_updating(self, optimizer: int) -> bool:
-        """Whether the optimizer of this identity is still there."""
+        """Return whether the optimizer of this identity still exists."""
         return any(id(known) == optimizer for known in self._optimizers)
 
     def training(self) -> None:
-        """A backward pass or an optimizer's step begins on this thread: the process trains."""
+        """Note that a backward pass or an optimizer's step begins on this thread: the process trains."""
         if self._is_thread_known or self.is_off:
             return
         self._is_thread_known = True
@@ -161,7 +161,7 @@ class Recorder:
 
     @property
     def is_thinned(self) -> bool:
-        """The budget is spent: neither the ring is read nor stacks."""
+        """Whether the budget is spent, so that neither the ring nor stacks are read."""
         return self._budget.level >= NO_RING
 
     def put(self, record: dict[str, Any]) -> None:
@@ -175,7 +175,7 @@ class Recorder:
         return (time.monotonic_ns() if monotonic is None else monotonic) + self._offset
 
     def roots(self) -> list[Any]:
-        """The outermost modules that are trained."""
+        """Return the outermost modules that are trained."""
         if self._roots is None:
             return self.find_roots()
         return [root for root in (known() for known in self._roots) if root is not None]
@@ -184,7 +184,7 @@ class Recorder:
         return list(self._optimizers)
 
     def last_batch(self) -> list[Any]:
-        """Tensors of it that are still there."""
+        """Return the tensors of the last batch that still exist."""
         return [tensor for tensor in (known() for known in self._last_batch) if tensor is not None]
 
     def find_roots(self) -> list[Any]:
@@ -195,7 +195,7 @@ class Recorder:
         return found
 
     def count_failure(self, error: Exception) -> None:
-        """Count an error of our own; too many of them and we stop."""
+        """Count an error of the collector; stop recording after too many."""
         try:
             self._errors += 1
             _debug(error)
@@ -206,7 +206,10 @@ class Recorder:
             self.is_off = True
 
     def abandon(self) -> None:
-        """In a forked child: a recording belongs to the parent alone."""
+        """Stop recording in a forked child: a recording belongs to the parent alone.
+
+        If the parent did not train yet, the child may still record itself.
+        """
         if self._is_thread_known:
             if self.windows is not None:
                 self.windows.abandon()
@@ -225,7 +228,7 @@ class Recorder:
             self.hooks.pop()()
 
     def close(self) -> None:
-        """At exit: what is still known, then the end."""
+        """Write at exit what is still known, then the end."""
         if os.getpid() != self._process:
             self.is_off = True
             return
@@ -250,8 +253,10 @@ class Recorder:
             self.put({"kind": "job", "key": "own_profiler", "value": record})
 
     def _ran_out(self) -> dict[str, Any] | None:
-        """The last state of a program that ends for want of memory. One that had not yet come to train is written of
-        all the same: most run out of it in their first pass."""
+        """Return the last state of a program that ends because it ran out of memory; None if it does not.
+
+        A program that has not trained yet is recorded too: most run out of memory in their first pass.
+        """
         if sys.exc_info()[1] is None and getattr(sys, "last_value", None) is None:
             return None
         try:
@@ -332,7 +337,7 @@ class Recorder:
                 self.holdings.batch(self.last_batch())
 
     def _look_for_updates(self, phase: int, now: int) -> None:
-        """While no optimizer's hook was ever called: a step ends with an update that left its mark."""
+        """End the step if parameters were updated; used only until an optimizer's hook is first called."""
         if phase == BACKWARD:
             self._optimizers.update(self._hidden.pass_begins())
         if self._hidden.has_updated():
@@ -408,7 +413,7 @@ class Recorder:
         }
 
     def _phases(self, step: ClockedStep) -> dict[str, int | None]:
-        """None is what could not be seen, which is not 0."""
+        """Return the time of each phase in ns; None if it could not be observed, which is not 0."""
         found: dict[str, int | None] = dict(zip(PHASES, step.phases, strict=True))
         if self._is_without_phases:
             return {**dict.fromkeys(PHASES), "optimizer": found["optimizer"]}
@@ -424,13 +429,13 @@ class Recorder:
             self._give_up("the collector exceeded its overhead limit")
 
     def _give_up(self, reason: str) -> None:
-        """On the training thread: hooks do nothing from now on, so nothing that they would end may stay open."""
+        """Stop recording, on the training thread, and end what is open: hooks do nothing from now on."""
         self.is_off = True
         if self.windows is not None:
             self.windows.give_up(reason)
 
     def _has_compiled(self) -> bool:
-        """Whether dynamo has compiled anything since the last step; it is never imported for that."""
+        """Return whether dynamo has compiled anything since the last step; dynamo is not imported for this."""
         utils = sys.modules.get("torch._dynamo.utils")
         counters = getattr(utils, "counters", None) or {}
         seen = sum(counters["stats"].values()) if "stats" in counters else 0
@@ -439,7 +444,7 @@ class Recorder:
         return compiled
 
     def _chores(self) -> None:
-        """On the writer's thread, between two frames."""
+        """Do what is due on the writer's thread, between two frames."""
         try:
             self.captures.ask(self._ask_device)
             self.windows.poll()
@@ -459,7 +464,10 @@ class Recorder:
         self._poll_device()
 
     def _is_stalled(self) -> bool:
-        """No step has ended for 8 s, 16 s, 32 s, ...: where this rank stands is then worth a look, news or not."""
+        """Return whether no step has ended for 8 s, 16 s, 32 s, ...
+
+        The rank's position is then recorded, even if it has not changed.
+        """
         step = self.clock.step
         if step.number != self._slow_step:
             self._slow_step, self._next_look = step.number, _STALL
@@ -479,7 +487,7 @@ class Recorder:
 
 
 def _is_loading_data() -> bool:
-    """Whether this process is a worker of a loader: what it trains is not the job."""
+    """Return whether this process is a worker of a loader: what it trains is not the job."""
     return sys.modules["torch"].utils.data.get_worker_info() is not None
 
 
@@ -492,7 +500,7 @@ def _process_memory() -> int:
 
 
 def _place_of(error: Exception) -> str:
-    """File and line where it was raised; never its message, which may hold anything."""
+    """Return file and line where an error was raised; never its message, which may contain anything."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

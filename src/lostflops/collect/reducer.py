@@ -20,14 +20,14 @@ from typing import Final
 
 LONGEST: Final = 600
 _MOST_MEMORY: Final = 4 << 30
-"""Bytes of address space, of which an ingest of one trace uses a tenth; traces of any size do."""
+"""Limit of the address space in bytes; an ingest of one trace uses a tenth of it, whatever the size of the trace."""
 
 
 def give_way() -> None:
-    """Take what is left over: the lowest priority there is, for the processor and so for the disk.
+    """Take the lowest priority for the processor, and so for the disk: only what others leave over.
 
-    Where Linux shares processors among sessions first (autogroups), a priority counts within one only. So that of the
-    session is lowered too, if it is one that was made for this.
+    Where Linux shares processors among sessions first (autogroups), a priority counts only within a session. So the
+    session's priority is lowered too, if the session was made for this.
     """
     try:
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
@@ -53,9 +53,9 @@ def _limit() -> None:
 
 
 def _load_lostflops(package: Path) -> None:
-    """The Lostflops that this file is of, whatever else is installed.
+    """Make the Lostflops that this file belongs to importable, whatever else is installed.
 
-    Packages whose `__init__` brings in all of an ingest are made empty: that would take longer than a small trace.
+    Packages whose `__init__` imports all of an ingest are made empty: that would take longer than a small trace.
     """
     for name in ("", ".ingest", ".ingest.readers"):
         module = ModuleType(f"lostflops{name}")
@@ -64,7 +64,7 @@ def _load_lostflops(package: Path) -> None:
 
 
 def _words(error: BaseException) -> str:
-    """Without paths, which may tell more than is meant to be recorded."""
+    """Return the reason of a failure without paths, which may reveal more than is meant to be recorded."""
     if isinstance(error, ModuleNotFoundError):
         return f"{error.name} is not installed where lostflops runs"
     if isinstance(error, OSError) and error.strerror:

@@ -16,57 +16,59 @@ from lostflops.collect.storages import Block, block_of, bytes_left, storage_of
 
 MOST: Final = 20_000
 _MOST_UNOWNED: Final = 10_000
-"""Rows of a window, and at one time of tensors that belong to nobody."""
+"""A window has at most `MOST` storages; at most `_MOST_UNOWNED` without an owner are added at a time."""
 _MOST_SOON: Final = 1_000
-"""Tensors of nobody that are asked about at each edge of a phase, a millisecond for so many; of more, the smaller ones
-at the end of each step."""
+"""At most this many tensors without an owner are checked at each edge of a phase, which takes a millisecond; smaller
+ones beyond that are checked at the end of each step."""
 _MOST_NAMED: Final = 20
-"""Storages whose holder is looked for, of those that came and of those that were there."""
+"""Holders are searched for at most this many storages that are new in the window, and for as many older ones."""
 _AT_ONCE: Final = 4
-"""Of one size, before the next size has its turn: a graph that a loss keeps has many tensors, and the loss is small."""
+"""Storages of one size before the next size has its turn: a graph kept by a loss has many tensors, and the loss is
+small."""
 
 
 class Register:
-    """Rows since the last `take`: number, device, index, address, bytes, owner, name and line; a number may come again
-    when more is known of it."""
+    """The storages that are known in a window, with their owners."""
 
     def __init__(self) -> None:
         self.dropped = 0
         self._known: dict[int, tuple[int, str | None]] = {}
-        """Number and owner by the key of a block."""
+        """Number and owner, by the key of a block."""
         self._blocks: dict[int, Block] = {}
         self._may_go: dict[int, Block] = {}
-        """Asked at the end of each step."""
+        """Blocks that are checked at the end of each step; if one is gone, others may have replaced it."""
         self._may_go_soon: dict[int, Block] = {}
-        """Asked at each edge of a phase, too."""
+        """Blocks that are checked at each edge of a phase too."""
         self._seldom_go: dict[int, Block] = {}
-        """Asked at the end of each step; nothing follows from it for others."""
+        """Blocks that are checked at the end of each step; if one is gone, this does not affect others."""
         self._rows: list[list[Any]] = []
+        """Rows since the last `take`: number, device type and index, address, bytes, owner, name and line; a number may
+        come again when more is known of it."""
         self._gone: list[int] = []
         self._count = self._opened = 0
 
     def take(self) -> tuple[list[list[Any]], list[int]]:
-        """Rows, and numbers of those that were seen to be gone."""
+        """Return the rows since the last call, and the numbers of storages that were seen to be gone."""
         taken = self._rows, self._gone
         self._rows, self._gone = [], []
         return taken
 
     def all_before(self) -> None:
-        """What was seen until now was there when the window opened."""
+        """Note that all storages seen so far existed when the window opened."""
         self._opened = self._count
 
     def poll(self) -> None:
-        """Look which of those are gone that may go in the middle of a step."""
+        """Check which storages are gone, of those that may go in the middle of a step."""
         self._poll(self._may_go_soon)
 
     def poll_all(self) -> bool:
-        """Whether one is gone of those that stay from step to step, as a rule."""
+        """Check all storages; return whether a block in `_may_go` is gone, which usually stays from step to step."""
         self._poll(self._may_go_soon)
         self._poll(self._seldom_go)
         return self._poll(self._may_go)
 
     def see(self, found: Iterable[owned.Owned], *, only_known: bool = False) -> None:
-        """Rows for those that are new, unless `only_known` ones are asked for, or had no owner."""
+        """Add rows for tensors that are new or had no owner; with `only_known`, new ones are left out."""
         for owner, name, tensor in found:
             storage = storage_of(tensor)
             if storage is None:
@@ -78,7 +80,7 @@ class Register:
                 self._tell(self._blocks[storage._cdata], owner, name)  # noqa: SLF001
 
     def see_others(self, tensors: list[Any]) -> None:
-        """Those that belong to nobody, the largest first."""
+        """Add rows for tensors without an owner, the largest first."""
         fresh = [found for key, found in _by_storage(tensors).items() if key not in self._known]
         fresh.sort(key=lambda found: -found[0].nbytes())
         self.dropped += len(fresh[_MOST_UNOWNED:])
@@ -86,7 +88,7 @@ class Register:
             self._add(storage, None, None)
 
     def name_holders(self, tensors: list[Any]) -> None:
-        """Of those that belong to nobody: some of each size that came in the window, and that were there before."""
+        """Name the holders of some tensors of each size without an owner, both new in the window and older."""
         unowned = [found for key, found in _by_storage(tensors).items() if self._known.get(key, (0, ""))[1] is None]
         unowned = _in_turns(unowned)
         numbers = {storage._cdata: self._known[storage._cdata][0] for storage, _ in unowned}  # noqa: SLF001
@@ -132,7 +134,7 @@ class Register:
 
 
 def _in_turns(found: list[tuple[Any, list[Any]]]) -> list[tuple[Any, list[Any]]]:
-    """The largest first, but few of one size before the next."""
+    """Return the largest first, but only a few of one size before the next."""
     seen: Counter[int] = Counter()
     turns: list[tuple[int, int]] = []
     for storage, _ in found:
@@ -143,7 +145,7 @@ def _in_turns(found: list[tuple[Any, list[Any]]]) -> list[tuple[Any, list[Any]]]
 
 
 def _by_storage(tensors: list[Any]) -> dict[int, tuple[Any, list[Any]]]:
-    """Each storage with its tensors."""
+    """Return each storage with its tensors, by the key of the storage."""
     found: dict[int, tuple[Any, list[Any]]] = {}
     for tensor in tensors:
         storage = storage_of(tensor)

@@ -30,14 +30,14 @@ class Sampler:
         self._thread: threading.Thread | None = None
 
     def start(self, sampled: int) -> None:
-        """Sample the thread of that identity, on a thread of our own, until `stop`; names are those of one window."""
+        """Sample the thread of that identity, on a thread of our own, until `stop`; names are kept for one window."""
         self._numbers, self._labels = {}, {}
         self._is_over = over = threading.Event()
         self._thread = threading.Thread(target=self._run, args=(sampled, over), name="lostflops-sampler", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """Returns at once; the last samples are put by the sampling thread."""
+        """Stop sampling and return at once; the last samples are put by the sampling thread."""
         self._is_over.set()
 
     def join(self, timeout: float) -> None:
@@ -85,14 +85,14 @@ class Sampler:
 
 
 def label(frame: FrameType) -> str:
-    """A frame's function, file and line."""
+    """Return a frame's function, file and line."""
     return f"{_function(frame.f_code)} {place(frame.f_code.co_filename)}:{frame.f_lineno}"
 
 
 def place(file: str, roots: Sequence[object] | None = None) -> str:
-    """A file's path from its entry of `sys.path` on, else its name alone; `;` and blanks would split a stack.
+    """Return a file's path from its entry of `sys.path` on, or else its name alone.
 
-    Programs put paths that are no text into `sys.path`, too.
+    `;` and blanks become `_`, because they would split a stack. Entries of `sys.path` are not always strings.
 
     >>> place("/venv/lib/torch/nn/linear.py", ["/venv", "/venv/lib"]), place("/home/me/train.py", ["/venv/lib"])
     ('torch/nn/linear.py', 'train.py')

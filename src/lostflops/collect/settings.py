@@ -14,7 +14,7 @@ from lostflops.core.errors import UsageError
 
 VARIABLE: Final = "LOSTFLOPS_COLLECT"
 OPTIONS: Final = ("shapes", "flops", "memory", "stack", "modules", "samples")
-"""What a deep window can record beside times."""
+"""What a deep window can record in addition to times."""
 DEFAULT_OPTIONS: Final = frozenset({"shapes", "modules", "samples"})
 
 
@@ -25,19 +25,19 @@ class Settings:
     steps: str = "auto"
     """Steps of the deep window: `auto`, `none` or `FIRST:COUNT`."""
     repeat: int = 0
-    """A further window every so many steps; 0 for never."""
+    """Steps after which the window is repeated; 0 for never."""
     ranks: str = "all"
     """Ranks that record windows: `all`, `hosts` or numbers, such as `0,8`."""
     options: frozenset[str] = DEFAULT_OPTIONS
     overhead: float = 0.01
     """Share of the step time that the collector may take."""
     reducer: str = ""
-    """The Python that reduces traces of windows on their host, where it has Lostflops' dependencies; none for not."""
+    """The Python that reduces traces on their host, if it has Lostflops' dependencies; empty: they are not reduced."""
     keep_raw: bool = False
-    """Whether traces are kept beside what they were reduced to."""
+    """Whether traces are kept in addition to their reduced form."""
 
     def check(self) -> Self:
-        """Raises UsageError where one of them means nothing."""
+        """Return the settings; raise UsageError if one of them is invalid."""
         if self.steps not in ("auto", "none") and not re.fullmatch(r"\d+:[1-9]\d*", self.steps):
             raise UsageError(f"steps {self.steps!r} must be auto, none or FIRST:COUNT, such as 20:3.")
         if self.ranks not in ("all", "hosts") and not re.fullmatch(r"\d+(,\d+)*", self.ranks):

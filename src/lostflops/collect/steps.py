@@ -18,13 +18,13 @@ from typing import Final, Protocol
 
 DATA, FORWARD, BACKWARD, OPTIMIZER = range(4)
 _MOST_OPTIMIZERS: Final = 100
-"""Of one step; a program that makes new ones all the time gets no round otherwise."""
+"""Limit of optimizers in one step: a program that makes new ones all the time would never complete a round."""
 PHASES: Final = ("data", "forward", "backward", "optimizer")
 
 
 @dataclass(slots=True, kw_only=True)
 class ClockedStep:
-    """What is known of a step so far; times in ns of the monotonic clock."""
+    """A step as far as it is known; times in ns of the monotonic clock."""
 
     number: int = 0
     start: int = -1
@@ -37,11 +37,11 @@ class ClockedStep:
     skipped: bool = False
     batches: int = 0
     is_evaluated: bool = False
-    """A forward pass in it was not to be followed by a backward pass."""
+    """Whether it had a forward pass without gradients, which no backward pass follows."""
 
     @property
     def is_counted(self) -> bool:
-        """Whether its samples are those it trained with; one batch may be loaded ahead."""
+        """Whether `samples` are those that the step trained with; one batch may be loaded ahead."""
         return not self.is_evaluated or self.batches <= self.microbatches + 1
 
     def copy(self) -> ClockedStep:
@@ -53,7 +53,7 @@ class ClockedStep:
 
 
 class Watcher(Protocol):
-    """Sees phases and steps as they begin; -1 is no phase."""
+    """An object that is called when phases and steps begin; phase -1 is no phase."""
 
     def phase(self, phase: int) -> None: ...
 
@@ -61,7 +61,7 @@ class Watcher(Protocol):
 
 
 class StepClock:
-    """`on_step` gets every finished step, on the thread that ended it."""
+    """A clock of steps and their phases; `on_step` gets every finished step, on the thread that ended it."""
 
     def __init__(self, on_step: Callable[[ClockedStep], None]) -> None:
         self._on_step = on_step
@@ -70,7 +70,7 @@ class StepClock:
         """The program ends its steps itself; optimizers no longer do."""
         self.watchers: list[Watcher] = []
         self.loss_is_forward = True
-        """What lies between a module's call and the backward pass is the loss; in a pipeline it is a wait."""
+        """Whether time between a module's call and the backward pass is the loss; in a pipeline it is a wait."""
         self._nested: list[int] = []
         self._phase = -1
         self._entered = 0
@@ -82,12 +82,12 @@ class StepClock:
 
     @property
     def is_between(self) -> bool:
-        """Inside no phase."""
+        """Whether no phase is open."""
         return not self._nested
 
     @property
     def is_after_forward(self) -> bool:
-        """A module's call has ended, and nothing has begun since."""
+        """Whether a module's call has ended, and nothing has begun since."""
         return self._forward_left >= 0
 
     def enter(self, phase: int, now: int) -> None:
@@ -131,14 +131,14 @@ class StepClock:
             self.step.tokens = (self.step.tokens or 0) + tokens
 
     def optimizer_begins(self, optimizer: int, now: int) -> None:
-        """Before `enter(OPTIMIZER)`, of the outermost optimizer."""
+        """Enter the optimizer phase; if an outermost optimizer begins a new round, first end the last round's step."""
         is_round = optimizer in self._stepped or len(self._stepped) >= _MOST_OPTIMIZERS
         if not self._nested and not self.is_explicit and is_round:
             self._close_afterwards()
         self.enter(OPTIMIZER, now)
 
     def updated_elsewhere(self) -> None:
-        """An optimizer stepped on another thread; it counts where this one waits in a backward pass."""
+        """Note that an optimizer stepped on another thread; it counts only while this thread is in a backward pass."""
         if self._phase == BACKWARD:
             self._is_updated_inside = True
 
@@ -158,7 +158,7 @@ class StepClock:
             self._tentative.stop = now
 
     def end(self, now: int) -> None:
-        """The step ends here; what a phase that is still open took so far belongs to it."""
+        """End the step here; the time so far of a phase that is still open belongs to it."""
         if self._nested:
             self.step.phases[self._phase] += now - self._entered
             self._entered = now
@@ -166,7 +166,7 @@ class StepClock:
         self._forward_left = -1
 
     def _close_afterwards(self) -> None:
-        """The round is over: the step ended with the last optimizer's, and what came since belongs to the next."""
+        """End the step with its last optimizer, as its round is over; what came since belongs to the next step."""
         ended = self._tentative
         assert ended is not None
         following = self.step

@@ -20,23 +20,24 @@ _NOTHING: Final = getattr(torch._C, "_disabled_torch_dispatch_impl", None)  # no
 _is_shared_until_written = getattr(torch._C, "_is_cow_tensor", lambda _: False)  # noqa: SLF001
 
 without_overrides = torch._C.DisableTorchFunction  # noqa: SLF001
-"""Inside of it neither classes nor modes of the program see what is asked of a tensor."""
+"""A context in which neither classes nor modes of the program see what is read from a tensor."""
 
 
 class Block(NamedTuple):
-    """Memory of a storage; `key` is the same for all its tensors as long as there is a weak reference to it."""
+    """The memory of a storage."""
 
     key: int
+    """The same for all tensors of the storage, as long as there is a weak reference to it."""
     device_type: int
     device_index: int
-    """As torch's profiler numbers them: -1 on a CPU."""
+    """Number of the device as torch's profiler has it: -1 on a CPU."""
     address: int
     bytes: int
     reference: StorageWeakRef
 
 
 def storage_of(tensor: Any) -> Any:
-    """None where it has none that could be looked at. To be called `without_overrides`."""
+    """Return the storage of a tensor, None if it has no readable storage; call this inside `without_overrides`."""
     if _is_distributed(type(tensor)):
         tensor = tensor._local_tensor  # noqa: SLF001
     if not is_plain(type(tensor)):
@@ -48,7 +49,7 @@ def storage_of(tensor: Any) -> Any:
 
 
 def block_of(storage: Any) -> Block | None:
-    """None where there is no memory behind it."""
+    """Return the memory of a storage; None if it has no memory."""
     try:
         address, size = storage.data_ptr(), storage.nbytes()
     except RuntimeError:  # functional, or fake
@@ -62,7 +63,7 @@ def block_of(storage: Any) -> Block | None:
 
 
 def bytes_left(reference: StorageWeakRef) -> int:
-    """Size of the storage by now; 0 where it is gone, or was emptied."""
+    """Return the current size of a storage in bytes; 0 if it is gone, or was emptied."""
     storage = torch.UntypedStorage._new_with_weak_ptr(reference.cdata)  # noqa: SLF001
     return 0 if storage is None else int(storage.nbytes())
 
@@ -72,7 +73,7 @@ def is_plain(kind: type) -> bool:
 
 
 def list_tracked_objects(*bases: type) -> list[Any]:
-    """Everything of these classes that Python's collector knows."""
+    """Return all objects of these classes and their subclasses that Python's garbage collector knows."""
     kinds: set[type] = set()
     new = list(bases)
     while new:
@@ -84,7 +85,10 @@ def list_tracked_objects(*bases: type) -> list[Any]:
 
 
 def tensors_in(value: Any, deepest: int = _DEEPEST) -> Iterator[Any]:
-    """Tensors of nested dicts, lists and tuples; a container of the program's own class may do anything when asked."""
+    """Yield the tensors of nested dicts, lists and tuples.
+
+    Other containers are not opened: one of the program's own class may do anything when it is read.
+    """
     if issubclass(type(value), torch.Tensor):
         yield value
     elif deepest and type(value) in (list, tuple):
@@ -101,7 +105,8 @@ def _is_distributed(kind: type) -> bool:
 
 @lru_cache
 def _device_type(name: str) -> int | None:
-    """
+    """Return the number of a type of device as torch has it; None if it has no memory, as `meta`.
+
     >>> _device_type("cpu"), _device_type("cuda"), _device_type("meta")
     (0, 1, None)
     """

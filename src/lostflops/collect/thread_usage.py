@@ -16,14 +16,14 @@ FIELDS: Final = ("cpu", "queued", "system", "faults", "preempted")
 
 
 class ThreadUsage:
-    """Make it on the training thread, and ask it there."""
+    """What the training thread uses; to be made and read on that thread."""
 
     def __init__(self) -> None:
         self._file = _open(threading.get_native_id())
         self._last = self._read()
 
     def take(self) -> dict[str, int | None]:
-        """Return what the thread used since this was last asked, by column; times in ns."""
+        """Return what the thread used since the last call, by column; times in ns."""
         now, last = self._read(), self._last
         self._last = now
         return {
@@ -57,7 +57,7 @@ class ThreadUsage:
 
 
 def _open(thread: int) -> int:
-    """Return a descriptor of the thread's scheduler statistics, -1 where the kernel keeps none."""
+    """Return a descriptor of the thread's scheduler statistics; -1 if the kernel keeps none."""
     try:
         return os.open(f"/proc/self/task/{thread}/schedstat", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

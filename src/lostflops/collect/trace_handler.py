@@ -36,7 +36,7 @@ def _free(folder: Path, rank: int) -> Path:
 
 
 def _export(profiler: Any, target: Path) -> None:
-    """In one step, as readers of the folder expect."""
+    """Write a trace so that it appears in one step, as readers of the folder expect."""
     raw, packed = target.with_name(f".{target.name}.json"), target.with_name(f".{target.name}.new")
     try:
         profiler.export_chrome_trace(str(raw))

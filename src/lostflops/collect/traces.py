@@ -14,7 +14,7 @@ from lostflops.collect.export import RAW, TraceForm
 from lostflops.collect.placing import finish, plain_file, reduced_file
 
 _MOST_HELD: Final = 2
-"""Recordings that stay in memory until the exit."""
+"""At most this many recordings stay in memory until the exit."""
 Tell = Callable[..., None]
 """`tell(request, state, reason, cost=, file=)` puts a record of a window."""
 
@@ -26,7 +26,7 @@ class TraceFiles:
         self._held: list[tuple[WindowRequest, Path, Any]] = []
 
     def write(self, request: WindowRequest, result: Any) -> None:
-        """Begin to write it; `result` is what the profiler recorded."""
+        """Begin to write the trace of a window; `result` is what the profiler recorded."""
         trace, began = trace_file(self._folder, self._rank, request.window), time.monotonic_ns()
         try:
             if export.begin(result.save, trace, self._form):
@@ -44,7 +44,7 @@ class TraceFiles:
             self._tell(request, "failed", _words(error), cost=time.monotonic_ns() - began)
 
     def poll(self) -> None:
-        """Tell of those that have been written since."""
+        """Report the traces that have been written since the last call."""
         for entry in list(self._begun):
             request, trace = entry
             if export.is_pending(trace):
@@ -59,7 +59,7 @@ class TraceFiles:
                 self._tell(request, "failed", found.reason)
 
     def close(self) -> None:
-        """At exit: what no process could be made for is written by this one."""
+        """Write at exit, in this process, the traces for which no other process could be started."""
         for request, trace, result in self._held:
             try:
                 result.save(os.fsencode(plain_file(trace)))

@@ -9,7 +9,7 @@ import torch
 
 
 def skip_tracing(*functions: Callable[..., Any], with_callees: bool = False) -> None:
-    """Have dynamo run them as they are; what they call is traced as ever, unless it is ours too (`with_callees`)."""
+    """Make dynamo run functions untraced; what they call is traced as usual, unless it is ours too (`with_callees`)."""
     frames = torch._C._dynamo.eval_frame  # noqa: SLF001 - torch.compiler.disable would import all of dynamo
     for function in functions:
         code = function.__code__

@@ -16,18 +16,19 @@ from typing import Any, Final
 USUAL: Final = 8
 _LENGTHS: Final = (20, 12, USUAL, 5, 3)
 _CHEAP: Final = 2_000_000_000
-"""More steps than usual are taken as long as they last no longer than this, in ns."""
+"""A window has more steps than usual as long as they last no longer than this, in ns."""
 _LONGEST: Final = 16_000_000_000
-"""The usual number of steps is taken as long as they last no longer than this, in ns."""
+"""A window has the usual number of steps as long as they last no longer than this, in ns."""
 _MOST_EVENTS: Final = 400_000
-"""Some 150 MB of JSON, and a second to stop the profiler."""
+"""Limit of events in a window: some 150 MB of JSON, and a second to stop the profiler."""
 _EVENTS_PER_NODE, _EVENTS_PER_PARAMETER = 12, 30
-"""Events of the profiler for each node of autograd's graph, forward and backward, and for the update of a parameter:
-rather too many. Measured for layers, transformers and optimizers with and without `foreach`: 11 to 16 per node."""
+"""Estimated events of the profiler for each node of autograd's graph, forward and backward, and for the update of a
+parameter: rather too many. Measured for layers, transformers and optimizers with and without `foreach`: 11 to 16 per
+node."""
 
 
 def window_steps(step: float, events: int) -> int:
-    """Steps of a window, from the time of a step in ns and its events.
+    """Return the number of steps of a window, from the time of a step in ns and its number of events.
 
     >>> [window_steps(seconds * 1e9, 1000) for seconds in (0.01, 0.15, 0.5, 2, 3, 60)]
     [20, 12, 8, 8, 5, 3]
@@ -46,11 +47,11 @@ class LastSteps:
         self._edges: deque[tuple[int, int]] = deque(maxlen=4)
 
     def edge(self) -> None:
-        """On the training thread, between two steps."""
+        """Note the end of a step, on the training thread."""
         self._edges.append((time.monotonic_ns(), _nodes()))
 
     def window_steps(self, optimizers: list[Any]) -> int:
-        """The usual number where too few steps were seen."""
+        """Return the number of steps of a window; the usual number if too few steps were seen."""
         edges = list(self._edges)
         if len(edges) < 3:
             return USUAL
@@ -60,7 +61,7 @@ class LastSteps:
 
 
 def _nodes() -> int:
-    """Nodes that autograd made so far on this thread; 0 where this version of torch does not say."""
+    """Return how many nodes autograd has made on this thread; 0 if this version of torch does not say."""
     count = getattr(sys.modules["torch"]._C._autograd, "_get_sequence_nr", None)  # noqa: SLF001
     return int(count()) if count is not None else 0
 

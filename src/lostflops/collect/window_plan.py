@@ -24,13 +24,13 @@ _MOST_MOVES: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class RankNumbers:
-    """What `ranks` is compared with."""
+    """A rank's number in the job and on its host, with which `ranks` of a request is compared."""
 
     rank: int
     local_rank: int
 
     def is_asked(self, ranks: str) -> bool:
-        """Whether this rank is among `all`, `hosts` or numbers such as `0,8`; ValueError if it is none of these.
+        """Return whether this rank is among `all`, `hosts` or numbers such as `0,8`; raise ValueError for other texts.
 
         >>> RankNumbers(8, 0).is_asked("hosts"), RankNumbers(8, 0).is_asked("0,8"), RankNumbers(8, 0).is_asked("1")
         (True, True, False)
@@ -41,7 +41,7 @@ class RankNumbers:
 
 
 def plan_window(steps: str, ranks: str) -> WindowRequest | None:
-    """Window 0; ValueError where the steps are none.
+    """Return window 0, None if `steps` is `none`; raise ValueError if it is not a range of steps.
 
     >>> plan_window("20:2", "all")
     WindowRequest(window=0, first=20, steps=2, ranks='all')
@@ -57,13 +57,14 @@ def plan_window(steps: str, ranks: str) -> WindowRequest | None:
 
 
 def repeat_window(base: WindowRequest, number: int, every: int) -> WindowRequest:
-    """The window that follows `number` times later."""
+    """Return repetition `number` of a window that repeats every `every` steps."""
     return replace(base, window=REPEATS + number, first=base.first + number * every)
 
 
 def second(first: WindowRequest) -> WindowRequest:
-    """The automatic window that follows the first, of the same length. Where it begins does not depend on the length:
-    a rank that did not learn of rank 0's in time has one of its own.
+    """Return the automatic window that follows the first, of the same length.
+
+    Its beginning does not depend on the length: a rank that did not learn rank 0's length in time uses its own.
 
     >>> second(WindowRequest(0, 8, 12))
     WindowRequest(window=5001, first=44, steps=12, ranks='all')
@@ -72,8 +73,10 @@ def second(first: WindowRequest) -> WindowRequest:
 
 
 class Moves:
-    """Rank 0 decides on window 0 of `auto`: its length, and while the program still compiles a later place, twice as
-    far, a few times at most."""
+    """Rank 0's decisions on window 0 of `auto`: its length and, while the program still compiles, a later step.
+
+    Each move doubles the window's first step; there are a few moves at most.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._file = request_file(folder, 0)
@@ -85,13 +88,13 @@ class Moves:
         self._compiled = max(self._compiled, step)
 
     def decide(self, window: WindowRequest, step: int, steps: int) -> None:
-        """On rank 0, two steps ahead: publish the length, and a later place if one of the last two steps compiled."""
+        """Publish the length, on rank 0 and two steps ahead, and a later step if one of the last two steps compiled."""
         is_moved = self._compiled >= step - 2 and self._count < _MOST_MOVES
         self._count += is_moved
         publish(self._file, replace(window, first=window.first * (2 if is_moved else 1), steps=steps))
 
     def look(self) -> WindowRequest | None:
-        """What was published since the last look."""
+        """Return what was published since the last look; None if nothing was."""
         found = _signature(self._file)
         if found is None or found == self._known:
             return None
@@ -100,7 +103,7 @@ class Moves:
 
 
 class Requests:
-    """Requests that arrive while the job runs; those of an earlier start of the job are passed over."""
+    """Requests that arrive while the job runs; those of an earlier start of the job are ignored."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -119,7 +122,7 @@ class Requests:
 
 
 def publish(file: Path, request: WindowRequest, *, is_new: bool = False) -> None:
-    """Put a request where ranks look, whole or not at all; FileExistsError if it must be new and is not."""
+    """Put a request where ranks look, whole or not at all; raise FileExistsError if it must be new and is not."""
     file.parent.mkdir(parents=True, exist_ok=True)
     part = file.with_name(f".{file.name}.{os.getpid()}")
     part.write_bytes(request.to_bytes())
@@ -133,7 +136,7 @@ def publish(file: Path, request: WindowRequest, *, is_new: bool = False) -> None
 
 
 def next_number(folder: Path) -> int:
-    """A window that nobody has asked for."""
+    """Return the number of a window that has not been requested yet."""
     numbers = [int(file.stem) for file in (folder / WINDOWS).glob("*.json") if file.stem.isdigit()]
     return max((number for number in numbers if number < REPEATS), default=0) + 1
 

@@ -26,7 +26,7 @@ from lostflops.collect.window_plan import REPEATS, Moves, RankNumbers, Requests,
 
 _NEVER: Final = 1 << 62
 _LONGEST_DRAIN: Final = 2
-"""Steps that a device may need to do what a window's last step queued."""
+"""Steps that a device may need to finish what a window's last step queued."""
 
 
 class Windows:
@@ -59,7 +59,7 @@ class Windows:
         self._moves.note_compilation(step)
 
     def edge(self, step: int) -> None:
-        """On the training thread: `step` is about to begin."""
+        """Do what is due before `step` begins, on the training thread."""
         self._step = step
         if self._is_auto and self._begun is None:
             self._last_steps.edge()
@@ -71,7 +71,7 @@ class Windows:
             self._on_error(error)
 
     def poll(self) -> None:
-        """On the collector's thread: new requests, and traces that have been written."""
+        """Look for new requests, and for traces that have been written, on the collector's thread."""
         self._traces.poll()
         try:
             self._look()
@@ -91,13 +91,13 @@ class Windows:
             self._inbox.append(decided)
 
     def close(self) -> None:
-        """At exit."""
+        """End all windows at exit, and write what is left."""
         self._clocks.close()
         self.give_up("the program ended")
         self._traces.close()
 
     def give_up(self, reason: str) -> None:
-        """No step follows: a window that is open is kept as far as it got."""
+        """End all windows, because no step follows; a window that is open is kept as far as it got."""
         if self._open is not None:
             self._end(f"{reason} in step {self._step}", is_last=True)
         for request in self._plan:
@@ -106,7 +106,7 @@ class Windows:
         self._plan.clear()
 
     def abandon(self) -> None:
-        """In a forked child: what was recorded is the parent's, and nothing is added to it."""
+        """Forget the open window in a forked child: what was recorded is the parent's, and nothing is added to it."""
         if self._open is not None:
             self._open = None
             others().forget()
@@ -123,14 +123,14 @@ class Windows:
         self._next = min((self._attention(request) for request in self._plan), default=_NEVER)
 
     def _attention(self, request: WindowRequest) -> int:
-        """The edge at which there is something to do for it."""
+        """Return the step before which there is something to do for a request."""
         return request.first - (2 if self._is_movable(request) and self._recorder.rank == 0 else 1)
 
     def _is_movable(self, request: WindowRequest) -> bool:
         return self._is_auto and request.window == 0
 
     def _take(self, request: WindowRequest) -> None:
-        """A window to come, or the length of one that is open, which rank 0 decided and this rank learned late."""
+        """Add a window to come, or set the length of the open one, which rank 0 decided and this rank learned late."""
         begun = self._begun if request.window == 0 else None
         window = self._open if self._open is not None and self._open.request == begun else None
         if begun is None or request.first != begun.first:
@@ -180,7 +180,7 @@ class Windows:
             self._start(request, step)
 
     def _with_length(self, request: WindowRequest, decided: WindowRequest | None) -> WindowRequest:
-        """As rank 0 decided; by what this rank saw itself where that is not known yet."""
+        """Return the request with the length that rank 0 decided, or with this rank's own if that is not known yet."""
         if decided is not None and decided.first == request.first:
             return decided
         return replace(request, steps=self._length()) if request == self._base else request
@@ -210,7 +210,7 @@ class Windows:
             self._end(None)
 
     def _give_way(self) -> None:
-        """The program starts a profiler of its own, on this thread."""
+        """End our window, because the program starts a profiler of its own on this thread."""
         try:
             self._end("another profiler started")
         except Exception as error:  # noqa: BLE001
@@ -233,7 +233,7 @@ class Windows:
             self._clocks.begin(window.request.window)
 
     def _follow(self, request: WindowRequest) -> None:
-        """It is over, and a repetition follows."""
+        """Plan the repetition that follows a window that is over, if there is one."""
         every, base = self._recorder.settings.repeat, self._base
         if every > 0 and base is not None and not 0 < request.window < REPEATS:
             over = max(self._step, request.first + request.steps)

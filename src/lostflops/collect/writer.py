@@ -18,15 +18,15 @@ RING: Final = 10_000
 PAUSE: Final = 0.5
 """Seconds between two frames."""
 _FRAME: Final = 500
-"""Most records of a frame; between two frames other threads get their turn."""
+"""At most this many records are in a frame; between two frames other threads get their turn."""
 _LAST_WAIT: Final = 3.0
 """Seconds that an exit waits for the disk."""
 
 
 class Writer:
-    """Takes records from any thread; `chores` are called between frames, on the writer's thread.
+    """A thread that writes records from any thread; `chores` are called between frames, on the writer's thread.
 
-    The file is opened on that thread too: a disk that hangs holds up nobody else.
+    The file is opened on that thread too: a disk that hangs blocks no other thread.
     """
 
     def __init__(self, folder: Path, rank: int, session: str, chores: Callable[[], None]) -> None:
@@ -36,7 +36,7 @@ class Writer:
         self._written = self._refused = self._lost = 0
         self._own = 0
         self.is_dead = False
-        """There is no file to write to, and there will be none."""
+        """There is no file to write to, and there will not be one."""
         self._wake, self._closing = threading.Event(), False
         self._thread = threading.Thread(target=self._run, name="lostflops", daemon=True)
 
@@ -103,7 +103,7 @@ class Writer:
 
 
 def _open(folder: Path, rank: int) -> int:
-    """The rank's file, locked: a second process of the same rank gets one of its own."""
+    """Open and lock the rank's file; a second process of the same rank gets a file of its own."""
     folder.mkdir(parents=True, exist_ok=True)
     own = rank_file(folder, rank)
     for number in count(2):

@@ -10,7 +10,7 @@ from typing import Any
 
 
 def make_callable(package: str) -> None:
-    """Let a call of this package be a call of the function in `lostflops.api` that has its name."""
+    """Make a call of this package call the function of the same name in `lostflops.api`."""
 
     class CallablePackage(ModuleType):
         def __call__(self, *arguments: Any, **options: Any) -> Any:

@@ -47,7 +47,7 @@ class RankConflict(SourceError):
 
 
 class SeveralJobs(RankConflict):
-    """Files are of several jobs, each of which is a run of its own."""
+    """Files are of several jobs; each job needs a run of its own."""
 
 
 class RunError(LostflopsError):
@@ -66,7 +66,7 @@ class RunBusy(RunError):
     """Another process is writing to the run."""
 
     is_early = False
-    """Whether it is an ingest that the job itself started."""
+    """Whether the other process is an ingest that the job itself started."""
 
 
 class BrokenRun(RunError):
@@ -88,8 +88,8 @@ class ReplayDiffers(UnknownCost):
 
 
 class NotApplicable(UsageError):
-    """The run has nothing that the change would change, or does not tell what it needs; says which."""
+    """The run has nothing that the change would affect, or lacks data that the change needs; the message says which."""
 
 
 class AlreadySo(NotApplicable):
-    """The run is already as the change would make it, so that its steps stay what they are."""
+    """The run is already as the change would make it, so its steps would not change."""

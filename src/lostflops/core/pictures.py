@@ -13,27 +13,33 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Strips:
-    """What each row was doing, from `start` to `stop` in `bins` equal bins: a row's byte for a bin is the place in
-    `kinds` of what took most of it, counted from 1, and 0 where nothing is known. `marks` are numbers of what `marked`
-    says and when each begins. `events` are what is below the rows, exactly."""
+    """Activity of each row over time, in bins of equal length."""
 
     name: str
     title: str
     start: int
+    """Begin of the first bin, in ns."""
     stop: int
+    """End of the last bin, in ns."""
     bins: int
     kinds: tuple[str, ...]
+    """Kinds of activity."""
     rows: tuple[tuple[str, bytes], ...]
+    """Name of each row, and a byte for each bin: the place in `kinds`, counted from 1, of what took most of it; 0 if
+    unknown."""
     marks: tuple[tuple[int, int], ...] = ()
+    """Numbers of steps, or of what `marked` says, each with its start time."""
     marked: str = "step"
+    """Name of what is marked."""
     events: Events | None = None
+    """The exact events below the rows."""
 
     def __post_init__(self) -> None:
         assert all(len(codes) == self.bins for _, codes in self.rows), f"rows of {self.name} have other bins"
         assert len(self.kinds) < 256, f"{self.name} has too many kinds"
 
     def to_json(self) -> dict[str, Any]:
-        """Stretches of one kind instead of bins, as [kind, bins]."""
+        """Return stretches of one kind instead of bins, as [kind, number of bins]."""
         return {
             "start_ns": self.start,
             "stop_ns": self.stop,
@@ -45,7 +51,8 @@ class Strips:
 
 
 def _stretches(codes: bytes, kinds: tuple[str, ...]) -> list[tuple[str | None, int]]:
-    """
+    """Return stretches of one kind, each with its number of bins; None is an unknown kind.
+
     >>> _stretches(bytes([1, 1, 0, 2]), ("compute", "wait"))
     [('compute', 2), (None, 1), ('wait', 1)]
     """
@@ -59,63 +66,74 @@ def _stretches(codes: bytes, kinds: tuple[str, ...]) -> list[tuple[str | None, i
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """What runs one thing at a time, below a row; it has the next `events` of the columns."""
+    """A lane below a row, on which one thing runs at a time."""
 
     row: int
+    """Place of the row in `rows` of its `Events`."""
     name: str
     events: int
+    """Number of its events: the next ones in the columns, after those of the lanes before it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Meetings:
-    """Who came when to what several rows did together, one line per meeting and row, in order of meetings: when the row
-    `arrived`, how long it stayed and how long of that it waited for the last one, and its event. `said` are places in
-    `sayings`."""
+    """Arrivals at what several rows did together, such as a collective: a line per meeting and row, in order of
+    meetings."""
 
     meeting: Sequence[int]
     row: Sequence[int]
     event: Sequence[int]
+    """Number of the row's event in the run."""
     arrived: Sequence[int]
+    """Time at which the row arrived."""
     dur: Sequence[int]
+    """Time that the row stayed."""
     wait: Sequence[int]
+    """Part of that time in which it waited for the last row to arrive."""
     said: Sequence[int]
+    """Places in `sayings`."""
     sayings: tuple[str, ...]
     left_out: int = 0
+    """Number of lines that were not kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class Events:
-    """What happened on the lanes of rows, as columns, lane by lane and in order of time; an outer event comes before
-    those inside it. `start` counts from the beginning of the timeline; `kind` and `name` are places in `kinds` and
-    `names`; `event` is the number that a run gives it; `launch` the place of the event that launched it, counted from
-    1, and 0 for none; `wait` how long of it others were missing. `left_out` counts events that were not kept."""
+    """Events on the lanes of rows, as columns: lane by lane and in order of time, an outer event before those inside
+    it."""
 
     rows: tuple[str, ...]
     lanes: tuple[Lane, ...]
     kinds: tuple[str, ...]
     names: tuple[str, ...]
     start: Sequence[int]
+    """Start times, counted from the beginning of the timeline."""
     dur: Sequence[int]
     kind: Sequence[int]
+    """Places in `kinds`."""
     name: Sequence[int]
+    """Places in `names`."""
     event: Sequence[int]
+    """Number of each event in the run."""
     launch: Sequence[int]
+    """Place of the event that launched it, counted from 1; 0 if there is none."""
     wait: Sequence[int]
+    """Part of its time in which other ranks were missing."""
     meetings: Meetings
     left_out: int = 0
+    """Number of events that were not kept."""
 
     def __post_init__(self) -> None:
         assert sum(lane.events for lane in self.lanes) == len(self.start), "lanes have other events"
 
     def to_json(self) -> dict[str, Any]:
-        """How many there are: `lostflops sql` gives events themselves."""
+        """Return how many events there are; `lostflops sql` returns the events themselves."""
         return {"kept": len(self.start), "left_out": self.left_out}
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Something that lasted, at offsets from the block's start; `said` is more about it, as pairs of a name and words.
-    Spans that share a `meeting` are one thing in several rows, such as a collective."""
+    """Something that lasted, at offsets from the block's start."""
 
     row: int
     start: int
@@ -123,13 +141,15 @@ class Span:
     kind: str
     name: str
     said: tuple[tuple[str, str], ...] = ()
+    """More about it, as pairs of a name and a text."""
     meeting: int | None = None
+    """Spans that share this number are one thing in several rows, such as a collective."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spans:
-    """What happened in each row, exactly: the events of a rank's lanes, or the passes of a pipeline's stages. Spans of
-    one row may nest. `left_out` counts those that were not kept."""
+    """The exact events of each row: those of a rank's lanes, or the passes of a pipeline's stages. Spans of a row may
+    nest."""
 
     name: str
     title: str
@@ -138,6 +158,7 @@ class Spans:
     rows: tuple[str, ...]
     items: tuple[Span, ...]
     left_out: int = 0
+    """Number of spans that were not kept."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -154,37 +175,44 @@ class Spans:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A position of a knob: the step that is predicted there, nine times of ten between `low_ns` and `high_ns`, and
-    what it is made of, line by line. It does the work of `work` recorded steps. `how` says how to set it in a job,
-    `notes` what was assumed, and `why_not` why there is no prediction."""
+    """A position of a knob: a value of a change, and the step time that is predicted with it."""
 
     value: str
     predicted_ns: int | None
     low_ns: int | None
+    """Lower end of the 90% interval."""
     high_ns: int | None
+    """Upper end of the 90% interval."""
     lines: tuple[tuple[str, int], ...] = ()
+    """Time of the predicted step by line of the ledger, in ns."""
     why_not: str = ""
+    """Why there is no prediction."""
     work: int = 1
+    """Number of recorded steps whose work the predicted step does."""
     how: str = ""
+    """How to set it in a job."""
     notes: tuple[str, ...] = ()
+    """Assumptions of the prediction."""
 
 
 @dataclass(frozen=True, slots=True)
 class Knob:
-    """A what-if with the values that were tried, in order; `now` is the place of what was measured, where it has one.
-    `about` says what it asks, `cost` what it costs or risks."""
+    """A what-if with the values that were tried, in order."""
 
     change: str
     label: str
     settings: tuple[Setting, ...]
     now: int | None
+    """Place of the measured value in `settings`; None if it is not one of them."""
     about: str = ""
+    """Effect of the change, in words."""
     cost: str = ""
+    """Costs or risks of the change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Knobs:
-    """What a step would take with something changed, beside what it took."""
+    """The measured step, and predictions of it with something changed."""
 
     name: str
     title: str

@@ -15,8 +15,8 @@ from lostflops.core.units import format_interval, format_ns, format_percent
 
 Value = str | int | float | bool | None
 Unit = Literal["", "count", "ns", "bytes", "flop", "share", "time", "rate", "gbs"]
-"""`count` is a number, `share` a part of 1, `time` a Unix time in ns, `rate` a number per second or ratio, `gbs` GB/s;
-a value without a unit is shown unchanged."""
+"""`count` is a number, `share` a part of 1, `time` a Unix time in ns, `rate` a number per second or a ratio, `gbs`
+GB/s; a value without a unit is shown unchanged."""
 
 
 class _Block:
@@ -35,28 +35,33 @@ class _Block:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A column of a table. `name` is its key in JSON, inside the object `within` if given; `label` is its heading if it
-    differs from the name. Only JSON has columns that are not `shown`."""
+    """A column of a table."""
 
     name: str
+    """Its key in JSON."""
     unit: Unit = ""
     label: str = ""
+    """Its heading, if it differs from the name."""
     within: str = ""
+    """Name of the JSON object that holds the key; empty if the row itself does."""
     shown: bool = True
+    """If false, only JSON has the column."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table(_Block):
-    """Rows under typed columns; `left_out` counts rows that were not kept. Screens show the first `most_shown`; `more`
-    adds keys to each row in JSON."""
+    """Rows under typed columns."""
 
     name: str
     title: str
     fields: tuple[Field, ...]
     rows: tuple[tuple[Value, ...], ...]
     left_out: int = 0
+    """Number of rows that were not kept."""
     most_shown: int | None = None
+    """Number of rows that screens show, from the first; None for all."""
     more: tuple[Mapping[str, Any], ...] = ()
+    """Further keys of each row in JSON."""
 
     def __post_init__(self) -> None:
         assert all(len(row) == len(self.fields) for row in self.rows), f"ragged table {self.name}"
@@ -76,13 +81,14 @@ class Table(_Block):
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A figure, or a list of figures. Only JSON has figures that are not `shown`."""
+    """A figure, or a list of figures."""
 
     name: str
     value: Value | tuple[Value, ...]
     unit: Unit = ""
     label: str = ""
     shown: bool = True
+    """If false, only JSON has the figure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,18 +128,21 @@ class Section(_Block):
 
 @dataclass(frozen=True, slots=True)
 class HeatMap(_Block):
-    """Values by row and column; None if a cell has no value. `legend` says what a cell is. `columns`, if they mean the
-    same in every row, are unique names and the keys of values in JSON. `down` and `across` are the titles of the
-    axes."""
+    """Values by row and column."""
 
     name: str
     title: str
     rows: tuple[tuple[str, tuple[float | None, ...]], ...]
+    """Name and values of each row; None is a cell without a value."""
     unit: Unit
     legend: str
+    """Meaning of a cell."""
     columns: tuple[str, ...] = ()
+    """Unique names, and keys of the values in JSON; empty if columns do not mean the same in every row."""
     down: str = ""
+    """Title of the vertical axis."""
     across: str = ""
+    """Title of the horizontal axis."""
 
     def __post_init__(self) -> None:
         assert len(set(self.columns)) == len(self.columns), f"{self.name} has two columns of one name"
@@ -150,12 +159,13 @@ class HeatMap(_Block):
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Points by x and y: `marks` if measured, a `line` if computed. Series whose names are equal up to a colon belong
-    together."""
+    """Points of a plot. Series whose names are equal up to a colon belong together."""
 
     name: str
     drawn: Literal["marks", "line"]
+    """`marks` if the points are measured, `line` if they are computed."""
     points: tuple[tuple[float, float], ...]
+    """Pairs of x and y."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,13 +193,14 @@ class Plot(_Block):
 
 @dataclass(frozen=True, slots=True)
 class Stacks(_Block):
-    """Stacks: frames from the outermost, number of samples, and the time of these samples. `kinds` has the kind of each
-    frame."""
+    """Call stacks with their samples."""
 
     name: str
     title: str
     items: tuple[tuple[tuple[str, ...], int, int], ...]
+    """Frames from the outermost, number of samples, and the time of these samples in ns."""
     kinds: dict[str, str]
+    """Kind of each frame."""
 
     def to_json(self) -> list[dict[str, Any]]:
         return [{"stack": list(frames), "samples": samples, "ns": ns} for frames, samples, ns in self.items]
@@ -215,15 +226,16 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Lines(_Block):
-    """Lines of the ledger: exclusive, with the sum `total_ns`. Screens show them per `unit`, of which there are
-    `per`."""
+    """Lines of the ledger: exclusive, with the sum `total_ns`."""
 
     name: str
     title: str
     items: tuple[Line, ...]
     total_ns: int
     per: int = 1
+    """Number of units; screens show the time per unit."""
     unit: str = ""
+    """Name of the unit, such as `step`."""
 
     def __post_init__(self) -> None:
         held = sum(line.ns for line in self.items)
@@ -235,11 +247,12 @@ class Lines(_Block):
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """Bytes of a whole, in `count` pieces, with their parts."""
+    """Bytes of a whole, with their parts."""
 
     name: str
     bytes: int
     count: int
+    """Number of pieces."""
     parts: tuple["Portion", ...] = ()
 
     def __post_init__(self) -> None:
@@ -249,11 +262,12 @@ class Portion:
 
 @dataclass(frozen=True, slots=True)
 class Portions(_Block):
-    """Portions of `total` bytes: exclusive and complete. `key` is the name of a portion in JSON."""
+    """Portions of `total` bytes: exclusive and complete."""
 
     name: str
     title: str
     key: str
+    """Key of a portion's name in JSON."""
     items: tuple[Portion, ...]
     total: int
 
@@ -278,19 +292,23 @@ class Portions(_Block):
 
 @dataclass(frozen=True, slots=True)
 class Timeline(_Block):
-    """Bytes over time, from `start` to `stop` in columns of equal length. A column shows the moment `at` with the most
-    bytes in it; rows sum to `total`. `marks` are numbers of `marked` and their start times; `top` is the peak."""
+    """Bytes over time, in columns of equal length."""
 
     name: str
     title: str
     start: int
     stop: int
     at: tuple[int, ...]
+    """The moment that each column shows: the one with the most bytes in it."""
     total: tuple[int, ...]
+    """Sum of the rows in each column."""
     rows: tuple[tuple[str, tuple[int, ...]], ...]
     marks: tuple[tuple[int, int], ...] = ()
+    """Numbers of steps, or of what `marked` says, each with its start time."""
     marked: str = "step"
+    """Name of what is marked."""
     top: int | None = None
+    """Time of the peak."""
 
     def __post_init__(self) -> None:
         sums = tuple(sum(held) for held in zip(*(values for _, values in self.rows), strict=True))
@@ -309,19 +327,21 @@ class Timeline(_Block):
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A step down; `points` are percent of the whole."""
+    """A step down."""
 
     name: str
     points: float
+    """Percent of the whole."""
 
 
 @dataclass(frozen=True, slots=True)
 class Waterfall(_Block):
-    """From 100% down to what is left: the bars sum to 100, and the last is `value` where that is known."""
+    """The way from 100% down to what is left: the bars sum to 100."""
 
     name: str
     title: str
     value: float | None
+    """Share that is left, which is the last bar; None if unknown."""
     reason: str
     convention: str
     bars: tuple[Bar, ...]
@@ -340,24 +360,32 @@ class Waterfall(_Block):
 
 
 _SAME_WORK = 0.005
-"""Changes such as a larger batch change the work of a step: the saving is then not the difference of step times."""
+"""Largest difference between the gain and the change in step time if both are for the same work. Changes such as a
+larger batch change the work of a step: the saving is then not the difference of step times."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """The effect of a fix on the step time: `gain` is the share of a step that it saves, for the same work, with its
-    90% interval. `id` and `change` are those of the what-if, which a later run can score; `id` is null if the gain
-    has another `basis`. Times are null if the run has no steps."""
+    """The effect of a fix on the step time."""
 
     gain: float
+    """Share of a step that it saves, for the same work."""
     gain_low: float
+    """Lower end of its 90% interval."""
     gain_high: float
+    """Upper end of its 90% interval."""
     basis: str
+    """Source of the estimate, in words."""
     id: str | None = None
+    """Id of the what-if, which a later run can score; None if the gain has another basis."""
     change: str = ""
+    """The change of the what-if."""
     predicted_ns: int | None = None
+    """The step time with the change; None if the run has no steps, as for the other times."""
     low_ns: int | None = None
+    """Lower end of its 90% interval."""
     high_ns: int | None = None
+    """Upper end of its 90% interval."""
     replay_error: float | None = None
     is_bound: bool = False
     """`gain` is an upper limit: the run cannot be replayed, and there is no other estimate."""
@@ -404,10 +432,11 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """A reason for a finding. An event is a rank and a number in table `events`."""
+    """A reason for a finding."""
 
     what: str
     events: tuple[tuple[int, int], ...] = ()
+    """Pairs of a rank and a number in table `events`."""
     ranks: tuple[int, ...] = ()
     steps: tuple[int, ...] = ()
     sources: tuple[str, ...] = ()
@@ -419,8 +448,7 @@ Level = Literal["found", "suspected"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A cause of lost time: what it costs, the evidence, how to confirm it, and the fix. `rank_hours` is what the fix
-    saves in a day of training on all ranks; `usd` is the price of these hours, if known."""
+    """A cause of lost time: what it costs, the evidence, how to confirm it, and the fix."""
 
     id: str
     """The cause with the ranks that it is on, such as `straggler:4`: the same in every verb."""
@@ -430,7 +458,9 @@ class Finding:
     lost_ns: int
     lost_share: float
     rank_hours: float
+    """Hours that the fix saves in a day of training, summed over all ranks."""
     usd: float | None
+    """Price of these hours; None if unknown."""
     ranks: tuple[int, ...]
     evidence: tuple[Evidence, ...]
     confidence: float
@@ -468,14 +498,15 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Findings(_Block):
-    """Findings: first those that are certain, then by gain. Screens show the first `most_shown`, and if it `is_brief`
-    only the heading, the saving and the fix of each."""
+    """Findings: first those that are certain, then by gain."""
 
     name: str
     title: str
     items: tuple[Finding, ...]
     most_shown: int | None = None
+    """Number of findings that screens show, from the first; None for all."""
     is_brief: bool = False
+    """Screens show only the heading, the saving and the fix of each."""
 
     def to_json(self) -> list[dict[str, Any]]:
         return [asdict(finding) for finding in self.items]
@@ -518,7 +549,7 @@ class Result:
     folded: tuple[str, ...] = ()
     """Names of blocks that only a page shows; a terminal shows them with `--full`."""
     version: int = 1
-    """Version of its JSON: one more whenever a key is renamed, removed or changes its meaning."""
+    """Version of its JSON: it increases whenever a key is renamed, removed or changes its meaning."""
 
     def __post_init__(self) -> None:
         taken = {"schema", "title", "verdict", "notes"}
@@ -590,11 +621,13 @@ def to_pandas(part: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """All answers about a run, in reading order. `glossary` explains words; `missing` lists answers that failed, and
-    why; `standing` is the result whose verdict stays in sight."""
+    """All answers about a run, in reading order."""
 
     title: str
     results: tuple[Result, ...]
     glossary: Mapping[str, str]
+    """Explanations of words."""
     missing: tuple[tuple[str, str], ...] = ()
+    """Answers that failed, each with the reason."""
     standing: str = ""
+    """Name of the result whose verdict stays in sight."""

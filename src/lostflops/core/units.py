@@ -36,7 +36,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def format_ns(ns: int) -> str:
-    """A duration in its handiest unit.
+    """Format a duration in the unit that suits it.
 
     >>> format_ns(1234567), format_ns(999_999), format_ns(0), format_ns(5_400_000_000_000)
     ('1.23 ms', '1.00 ms', '0 ns', '90.0 min')
@@ -45,7 +45,7 @@ def format_ns(ns: int) -> str:
 
 
 def format_bytes(count: int) -> str:
-    """A size in powers of 1000, as bandwidths are stated.
+    """Format a size in powers of 1000, as bandwidths are stated.
 
     >>> format_bytes(25_600_000), format_bytes(512), format_bytes(-2048)
     ('25.6 MB', '512 B', '-2.05 kB')
@@ -54,7 +54,7 @@ def format_bytes(count: int) -> str:
 
 
 def format_flop(count: int) -> str:
-    """Floating-point operations.
+    """Format a number of floating-point operations.
 
     >>> format_flop(3_120_000_000_000)
     '3.12 TFLOP'
@@ -63,7 +63,7 @@ def format_flop(count: int) -> str:
 
 
 def format_count(count: int) -> str:
-    """A number of things, exact up to 999.
+    """Format a number of things, exact up to 999.
 
     >>> format_count(999), format_count(1_234_567)
     ('999', '1.23 M')
@@ -72,7 +72,7 @@ def format_count(count: int) -> str:
 
 
 def pluralise(count: int, noun: str) -> str:
-    """A number with its noun.
+    """Format a number with its noun.
 
     >>> pluralise(1, "rank"), pluralise(10_000, "rank"), pluralise(0, "step")
     ('1 rank', '10,000 ranks', '0 steps')
@@ -81,7 +81,7 @@ def pluralise(count: int, noun: str) -> str:
 
 
 def format_share(share: float) -> str:
-    """A part of a whole, in percent; a part that is not all never reads as 100%, nor one that is not nothing as 0.
+    """Format a part of a whole in percent; 100% always means all of it, and 0% nothing, or a tiny negative part.
 
     >>> format_share(0.1234), format_share(1), format_share(0.99999), format_share(0.00001), format_share(0)
     ('12.3%', '100.0%', '>99.9%', '<0.1%', '0.0%')
@@ -96,7 +96,7 @@ def format_share(share: float) -> str:
 
 
 def format_percent(share: float) -> str:
-    """A part of a whole in sentences: whole percents, with a digit after the point below 1%.
+    """Format a part of a whole for sentences: whole percents, with a digit after the point below 1%.
 
     >>> format_percent(0.1234), format_percent(1), format_percent(0.999), format_percent(0.0042), format_percent(0)
     ('12%', '100%', '>99%', '0.4%', '0%')
@@ -109,7 +109,7 @@ def format_percent(share: float) -> str:
 
 
 def format_interval(low: float, high: float) -> str:
-    """Two shares as an interval.
+    """Format two shares as an interval.
 
     >>> format_interval(0.07, 0.352), format_interval(0.004, 0.03)
     ('7 to 35%', '0.4% to 3%')
@@ -119,7 +119,7 @@ def format_interval(low: float, high: float) -> str:
 
 
 def format_time(ns: int) -> str:
-    """A Unix time in UTC, cut to milliseconds.
+    """Format a Unix time in UTC, cut to milliseconds.
 
     >>> format_time(1_700_000_000_123_999_999)
     '2023-11-14 22:13:20.123'
@@ -132,7 +132,7 @@ def format_time(ns: int) -> str:
 
 
 def parse_duration(text: str) -> int:
-    """Nanoseconds from a number with a unit.
+    """Parse a number with a unit, and return nanoseconds.
 
     >>> parse_duration("1.5 ms"), parse_duration("2h"), parse_duration("250ns")
     (1500000, 7200000000000, 250)
@@ -141,7 +141,7 @@ def parse_duration(text: str) -> int:
 
 
 def parse_bytes(text: str) -> int:
-    """Bytes from a number with a unit, decimal or binary.
+    """Parse a number with a unit, decimal or binary, and return bytes.
 
     >>> parse_bytes("25 MB"), parse_bytes("1.5KiB"), parse_bytes("7 B")
     (25000000, 1536, 7)
@@ -162,7 +162,7 @@ def _format(value: int, scale: _Scale) -> str:
 
 
 def _three_digits(magnitude: int, factor: int) -> str | None:
-    """The quotient with three digits, or None when that needs a larger unit."""
+    """Format the quotient with three digits; return None if that needs a larger unit."""
     quotient = Fraction(magnitude, factor)
     for places in (2, 1, 0):
         scaled = round(quotient * 10**places)

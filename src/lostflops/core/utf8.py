@@ -7,7 +7,7 @@ from lostflops.core.errors import UsageError
 
 
 def utf8(path: Path) -> Path:
-    """The path, or a `UsageError` that says what to do.
+    """Return the path; raise a `UsageError` that says what to do if it is not UTF-8.
 
     >>> import os
     >>> utf8(Path("run")).name

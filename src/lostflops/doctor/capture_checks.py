@@ -20,7 +20,7 @@ class _Seen:
     dropped: dict[str, int] = field(default_factory=dict)
     lost: int = 0
     levels: dict[int, tuple[int, str]] = field(default_factory=dict)
-    """By rank: the lowest that was recorded, and why."""
+    """By rank: the level at which it recorded least, and why."""
     ended: set[str] = field(default_factory=set)
     notes: Counter[str] = field(default_factory=Counter)
     reasons: dict[str, str] = field(default_factory=dict)
@@ -68,7 +68,7 @@ def capture_checks(folder: Path) -> list[DoctorCheck]:
 
 
 def _ranks(seen: _Seen) -> DoctorCheck:
-    """Of the newest attempt: what an older one had does not help it."""
+    """Check the ranks of the newest attempt: the data of an older attempt does not help it."""
     attempts: list[Attempt] = []
     join(attempts, seen.sessions.values())
     newest = attempts[-1]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 State = Literal["ok", "limited", "no"]
-"""`limited` is measured in part or with a doubt, `no` not at all."""
+"""`limited`: measured in part or with a doubt; `no`: not measured at all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,7 +17,7 @@ class DoctorCheck:
     consequence: str = ""
     remedy: str = ""
     is_needed: bool = False
-    """Without it nothing can be recorded."""
+    """Whether nothing can be recorded without it."""
 
     def __post_init__(self) -> None:
         assert self.state == "ok" or self.consequence, f"{self.name} is {self.state} without a consequence"

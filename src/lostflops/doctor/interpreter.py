@@ -78,7 +78,7 @@ print("\\n" + json.dumps(facts))
 
 
 def ask(python: str, environment: Mapping[str, str], timeout: float = TIMEOUT) -> tuple[Interpreter | None, str]:
-    """What it is, or why that is not known."""
+    """Return what the interpreter is, or else the reason why that is unknown."""
     with tempfile.TemporaryDirectory(prefix="lostflops-doctor-") as folder:
         Path(folder, "sitecustomize.py").write_text(_MARK, encoding="utf-8")
         known = {name: value for name, value in environment.items() if name != "LOSTFLOPS_COLLECT"}
@@ -100,7 +100,7 @@ def ask(python: str, environment: Mapping[str, str], timeout: float = TIMEOUT) -
 
 
 def parse_facts(out: bytes, code: int, err: bytes) -> tuple[Interpreter | None, str]:
-    """The last line of its output; what others print before does not matter."""
+    """Read the facts from the last line of the output, or else return why that fails; earlier lines do not matter."""
     try:
         facts: dict[str, Any] = json.loads(out.splitlines()[-1])
         torch = facts.pop("torch")

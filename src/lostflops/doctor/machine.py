@@ -8,16 +8,16 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interpreter:
-    """The training job's Python, as it told about itself; see `interpreter.py`."""
+    """The training job's Python, as it describes itself; see `interpreter.py`."""
 
     python: str
     executable: str
     is_injected: bool
-    """A `sitecustomize` on PYTHONPATH ran, as the collector's does."""
+    """Whether a `sitecustomize` on PYTHONPATH ran, as the collector's does."""
     other_sitecustomize: str | None
-    """One that the environment has of its own."""
+    """The environment's own `sitecustomize`, if it has one."""
     frameworks: Mapping[str, str] = field(default_factory=dict)
-    """Versions by name."""
+    """Versions of training frameworks by name."""
     torch: Torch | None = None
     torch_error: str = ""
 
@@ -38,15 +38,15 @@ class Torch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disk:
-    """Where the run will be."""
+    """The disk on which the run will be."""
 
     folder: str
     file_system: str | None
     free_bytes: int | None
     write_error: str
-    """Why a small file could not be written; empty where it could."""
+    """Why a small file could not be written; empty if it could."""
     write_ns: int | None
-    """What writing and syncing it took."""
+    """Time to write and sync that file, in ns."""
     written_bytes: int
 
 
@@ -54,7 +54,7 @@ class Disk:
 class Machine:
     interpreter: Interpreter | None
     interpreter_error: str
-    """Why the interpreter told nothing; empty where it did."""
+    """Why the interpreter could not be asked; empty if it could."""
     disk: Disk
     environment: Mapping[str, str] = field(default_factory=dict)
     nvidia_params: str | None = None
@@ -63,11 +63,11 @@ class Machine:
     clock_step_ns: int | None = None
     """Smallest step that the wall clock was seen to make."""
     is_synchronised: bool | None = None
-    """The kernel says that its clock follows a time server; None where it does not say."""
+    """Whether the kernel says that its clock follows a time server; None if it does not say."""
     clock_error_us: int | None = None
     """Largest error of the clock, as the kernel estimates it."""
     cores: int = 1
     load: float | None = None
     open_files: int | None = None
-    """Soft limit; None is no limit."""
+    """Soft limit of open files; None if there is no limit."""
     file_size: int | None = None

@@ -20,7 +20,7 @@ _MOUNTS: Final = Path("/proc/self/mounts")
 _WRITTEN: Final = 4 << 20
 _TIMEX_BYTES: Final = 256
 _MAX_ERROR, _STATUS = 24, 40
-"""Places of `maxerror` and `status` in `struct timex` where a long has 8 bytes."""
+"""Offsets of `maxerror` and `status` in `struct timex`, if a long has 8 bytes."""
 _UNSYNCHRONISED: Final = 0x40
 _TIME_ERROR: Final = 5
 
@@ -46,7 +46,7 @@ def look(folder: Path, python: str, environment: Mapping[str, str]) -> Machine:
 
 
 def disk(folder: Path) -> Disk:
-    """The folder, or the nearest one above it that is there."""
+    """Return the disk of a folder, or of the nearest folder above it that exists."""
     place = folder.resolve()
     while not place.is_dir() and place != place.parent:
         place = place.parent
@@ -67,7 +67,7 @@ def disk(folder: Path) -> Disk:
 
 
 def _write(folder: Path) -> tuple[str, int | None]:
-    """What writing and syncing a small file took; it is gone afterwards."""
+    """Write, sync and remove a small file; return why that failed (empty: it did not) and its time in ns."""
     path = folder / f".lostflops-doctor-{os.getpid()}"
     began = time.perf_counter_ns()
     try:
@@ -83,7 +83,7 @@ def _write(folder: Path) -> tuple[str, int | None]:
 
 
 def file_system(place: Path, mounts: str) -> str | None:
-    """Type of the file system that holds a place, from the text of /proc/self/mounts.
+    """Return the type of the file system that holds a place, from the text of /proc/self/mounts; None if unknown.
 
     >>> file_system(Path("/data/run"), "/dev/sda / ext4 rw 0 0\\nserver:/x /data nfs4 rw 0 0\\n")
     'nfs4'
@@ -98,7 +98,7 @@ def file_system(place: Path, mounts: str) -> str | None:
 
 
 def kernel_clock() -> tuple[bool | None, int | None]:
-    """Whether the kernel's clock follows a time server, and its largest error in us; None where it does not say."""
+    """Return whether the kernel's clock follows a time server, and its largest error in us; None if it does not say."""
     if ctypes.sizeof(ctypes.c_long) != 8:
         return None, None
     try:
@@ -114,7 +114,7 @@ def kernel_clock() -> tuple[bool | None, int | None]:
 
 
 def clock_step() -> int:
-    """Smallest step of the wall clock among some readings."""
+    """Return the smallest step of the wall clock among some readings, in ns."""
     readings = [time.time_ns() for _ in range(2000)]
     steps = [later - earlier for earlier, later in pairwise(readings) if later > earlier]
     return min(steps, default=10**9)

@@ -33,7 +33,7 @@ def result(checks: Sequence[DoctorCheck]) -> Result:
 
 
 def is_usable(checks: Sequence[DoctorCheck]) -> bool:
-    """Whether anything can be recorded at all."""
+    """Return whether anything can be recorded at all."""
     return not any(check.is_needed and check.state == "no" for check in checks)
 
 
@@ -50,7 +50,8 @@ def _verdict(checks: Sequence[DoctorCheck]) -> str:
 
 
 def _note(check: DoctorCheck) -> str:
-    """
+    """Return the consequence of a check, and how to fix it.
+
     >>> full = {"name": "space", "state": "no", "finding": "1 MB free", "consequence": "records would be lost"}
     >>> _note(DoctorCheck(**full, remedy="make room"))
     'space: records would be lost. To fix it: make room.'

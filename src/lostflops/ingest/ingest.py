@@ -49,7 +49,7 @@ from lostflops.store.spread.names import EngineName
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestSummary:
-    """What an ingest did."""
+    """Summary of an ingest."""
 
     run: Place
     ranks_added: tuple[int, ...]
@@ -71,11 +71,11 @@ def ingest(
     progress: Callable[[IngestProgress], None] | None = None,
     is_early: bool = False,
 ) -> IngestSummary:
-    """Add traces to the run at `out`, or make it; files that are in it already, unchanged, are not read again.
+    """Add traces to the run at `out`, or create it; files that it already has, unchanged, are not read again.
 
-    A file that changed replaces what was read from it before. A file that claims a rank which another
-    file holds is refused, unless `replace` puts it in that file's place. A job that ingests its own traces while it
-    trains says so with `is_early`: others wait for it.
+    A file that changed replaces what was read from it before. A file that claims the rank of another file is refused,
+    unless `replace` is set: it then replaces that file. A job that ingests its own traces while it trains sets
+    `is_early`: other ingests wait for it.
     """
     try:
         spread = ChosenEngine(engine, workers)
@@ -145,7 +145,7 @@ def _place(source: Source) -> tuple[str, int]:
 
 
 def _without_superseded(manifest: Manifest, found: Sequence[TraceFile], older: set[str]) -> Manifest:
-    """The run as if it had never had the traces in whose place a folder gives those of other windows."""
+    """Return the run without the traces that are superseded by other windows of their folder."""
     gone = find_superseded([source.path for source in found], manifest.sources) | older
     return structs.replace(manifest, sources=[source for source in manifest.sources if source.path not in gone])
 
@@ -153,7 +153,7 @@ def _without_superseded(manifest: Manifest, found: Sequence[TraceFile], older: s
 def _split_unchanged(
     found: Sequence[TraceFile], old: Manifest, before: Sequence[Source]
 ) -> tuple[list[Source], list[TraceFile]]:
-    """Files that the run holds already, and files to read."""
+    """Return the files that the run already has, and the files to read."""
     unchanged, fresh = _compare_with_run(found, old)
     gone = {source.path for source in before} - {source.path for source in old.sources}
     captures = [source.path for source in fresh if source.format == capture.NAME]
@@ -165,7 +165,10 @@ def _split_unchanged(
 
 
 def _windows_to_join(unchanged: Sequence[Source], fresh: Sequence[TraceFile], gone: Sequence[Source]) -> set[str]:
-    """Traces that did not change, of ranks that get or lose another window: numbers of events go through all."""
+    """Return unchanged traces of ranks that gain or lose a window.
+
+    They must be read again: events are numbered across all windows of a rank.
+    """
     ranks = {source.claim.rank for source in fresh if source.format in ("", kineto.NAME)}
     ranks |= {trace[0] for source in fresh if (trace := trace_of(source.path.name)) is not None}
     ranks |= {source.rank for source in gone if source.format == kineto.NAME}
@@ -179,7 +182,7 @@ def _windows_to_join(unchanged: Sequence[Source], fresh: Sequence[TraceFile], go
 
 
 def _known_again(old: Manifest, again: set[str], captures: set[str]) -> list[TraceFile]:
-    """Files of the run to read again, whether they were asked for or not."""
+    """Return the files of the run to read again, including files that the user did not name."""
     read = {source.rank for source in old.sources if source.path in captures}
     known = {source.path: source for source in old.sources if source.path in again}
     for source in old.sources:
@@ -203,7 +206,7 @@ def _found_again(path: Place, source: Source) -> TraceFile:
 
 
 def _compare_with_run(found: Sequence[TraceFile], old: Manifest) -> tuple[list[Source], list[TraceFile]]:
-    """Files that did not change, and others; where path or time differ, the content decides."""
+    """Return the files that did not change, and the others; if path or time differ, the content decides."""
     by_path: dict[str, list[Source]] = {}
     for source in old.sources:
         by_path.setdefault(source.path, []).append(source)
@@ -227,13 +230,13 @@ def _compare_with_run(found: Sequence[TraceFile], old: Manifest) -> tuple[list[S
 
 
 def _may_be(candidate: TraceFile, known: Sequence[Source]) -> bool:
-    """Whether a file of this content claims nothing else than the ranks that were read from it."""
+    """Return whether a file with this content claims only ranks that were read from it."""
     is_claimed = candidate.claim.rank is None or candidate.claim.rank in {source.rank for source in known}
     return is_claimed and candidate.format == known[0].format
 
 
 def _with_old_rank(candidate: TraceFile, before: Sequence[Source]) -> TraceFile:
-    """A file that does not tell its rank keeps what was assigned to it before, unless it holds more ranks now."""
+    """Return the file with the rank assigned to it before, if it states no rank and has no more ranks than then."""
     claim = candidate.claim
     if claim.rank is not None or len(before) < claim.ranks or candidate.format not in ("", before[0].format):
         return candidate
@@ -243,7 +246,7 @@ def _with_old_rank(candidate: TraceFile, before: Sequence[Source]) -> TraceFile:
 def _refuse_known_conflicts(
     fresh: Sequence[TraceFile], unchanged: Sequence[Source], old: Manifest, replace: bool
 ) -> None:
-    """Refuse before anything is read what the claims show already."""
+    """Refuse conflicts that the claims already show, before anything is read."""
     owners: Owners = {}
     for source in unchanged:
         refuse_conflict(owners, source.format, source.rank, place_of(source.path), may_be_windows=True)
@@ -259,7 +262,7 @@ def _refuse_known_conflicts(
 
 
 def _kept_sources(old: Manifest, read: Sequence[Source], replace: bool) -> list[Source]:
-    """Sources of the old run that stay: not those that were read again, nor those that are replaced."""
+    """Return the sources of the old run that stay: neither read again nor replaced."""
     owners: Owners = {}
     for source in read:
         refuse_conflict(owners, source.format, source.rank, place_of(source.path), may_be_windows=True)
@@ -276,7 +279,7 @@ def _kept_sources(old: Manifest, read: Sequence[Source], replace: bool) -> list[
 def _files(
     run: RunWriter, old: Manifest, kept: Sequence[Source], outcomes: Sequence[TaskOutcome]
 ) -> tuple[dict[str, list[DataFile]], list[WindowBatch]]:
-    """Data files of the new run by table, and those that are new by what was read together."""
+    """Return all data files of the new run by table, and the new files grouped by what was read together."""
     kept_keys = {(source.format, source.rank) for source in kept}
     files: dict[str, list[DataFile]] = {}
     writer = ParquetWriter()
@@ -302,7 +305,7 @@ def _files(
 def _of_one_attempt(
     run: RunWriter, files: dict[str, list[DataFile]], sources: list[Source]
 ) -> tuple[list[Source], list[tuple[str, str]]]:
-    """Sources without traces that an older attempt left, and those; `files` is changed to go without them."""
+    """Return the sources to keep, and the traces of older attempts with the reason; `files` loses their rows."""
     old = of_older_attempts(attempts_of_traces(run, files))
     gone = [source for source in sources if source.rank in old and trace_of(Path(source.path).name) is not None]
     writer = ParquetWriter()

@@ -18,11 +18,11 @@ from lostflops.store.parquet import ParquetWriter
 from lostflops.store.parts import PartWriter
 
 RESULT: Final = "reduced"
-"""Name of the reduced trace in the folder that was worked in."""
+"""Name of the reduced trace in the working folder."""
 
 
 def reduce(trace: Path, folder: Path, clean: Clean | None = None) -> Path:
-    """The trace reduced, a file in `folder`, which also takes what is needed meanwhile."""
+    """Reduce the trace to a file in `folder`, which also holds temporary files."""
     writer = ParquetWriter()
     try:
         parts = PartWriter(writer, folder, "part")

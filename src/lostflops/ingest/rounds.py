@@ -25,7 +25,7 @@ from lostflops.store.spread.work import Engine
 
 @dataclass(frozen=True, slots=True)
 class IngestProgress:
-    """How far an ingest is."""
+    """Progress of an ingest."""
 
     files_total: int
     files_done: int
@@ -35,7 +35,7 @@ class IngestProgress:
 
 
 class Rounds:
-    """Files of one ingest, read by one engine: mostly in one round."""
+    """Reads the files of one ingest on one engine, usually in one round."""
 
     def __init__(self, run: RunWriter, old: Manifest, spread: ChosenEngine, meter: Meter) -> None:
         self._run, self._old, self._spread, self._meter = run, old, spread, meter
@@ -67,8 +67,10 @@ class Rounds:
         return engine.map(WORK, tasks, self._meter.read, self._meter.count_done)
 
     def _tasks(self, found: Sequence[TraceFile]) -> list[Task]:
-        """One task per file; ranges of ranks where there are so many that one file each would be a burden, and of each
-        rank one file in a task."""
+        """Return tasks of one file each, or of several ranks if there are very many ranks.
+
+        A file per rank would then be too many. A task has at most one file of each rank.
+        """
         turns = _turns(found)
         ordered = sorted(
             found,
@@ -97,7 +99,10 @@ class Rounds:
         )
 
     def _assign_free_ranks(self, tasks: Sequence[Task], outcomes: Sequence[TaskOutcome]) -> list[Task]:
-        """Objects that tell no rank, with the lowest free ones: that they tell none is seen where they are fetched."""
+        """Give objects without a rank the lowest free ranks, and return their tasks.
+
+        A worker sees that an object states no rank only after it fetched it.
+        """
         unclaimed = sorted((one for outcome in outcomes for one in outcome.unclaimed), key=lambda one: one.path)
         taken = {source.rank for outcome in outcomes for source in outcome.sources}
         taken |= {source.rank for source in self._old.sources}
@@ -114,7 +119,10 @@ class Rounds:
         return late
 
     def _reassign_ranks(self, tasks: Sequence[Task], outcomes: list[TaskOutcome], engine: Engine) -> list[TaskOutcome]:
-        """Read files anew whose assigned rank turned out to be another file's: some record it behind the events."""
+        """Read files again if their assigned rank belongs to another file.
+
+        Some files record their rank after the events, so it is known only at the end.
+        """
         read = [source for outcome in outcomes for source in outcome.sources]
         recorded = {place(source.format, source.rank) for source in read if source.rank_source != "assigned"}
         losers = {
@@ -142,7 +150,7 @@ class Rounds:
 
 
 def _turns(found: Sequence[TraceFile]) -> dict[Place, int]:
-    """The how-manieth file of its rank each is, as far as claims and names tell."""
+    """Return for each file how many files of its rank come before it, as far as claims and names show."""
     seen: Counter[tuple[str, int]] = Counter()
     turns: dict[Place, int] = {}
     for one in sorted(found, key=lambda one: str(one.path)):
@@ -169,14 +177,14 @@ def _free(one: Unclaimed, taken: set[int]) -> int:
 
 
 def _split_into_batches(items: Iterable[TraceFile], size: int) -> Iterator[list[TraceFile]]:
-    """itertools.batched, which Python 3.11 does not have."""
+    """Split into batches, like itertools.batched, which Python 3.11 does not have."""
     iterator = iter(items)
     while batch := list(islice(iterator, size)):
         yield batch
 
 
 class Meter:
-    """Adds up what the workers report; they report from several threads."""
+    """Adds up what the workers report, from several threads."""
 
     def __init__(
         self, found: Sequence[TraceFile], report: Callable[[IngestProgress], None] | None, began: float
@@ -194,7 +202,7 @@ class Meter:
         self._tell(len(task.files), 0)
 
     def again(self, files: int) -> None:
-        """Some were looked at and not read."""
+        """Take back files that were inspected but not read."""
         self._tell(-files, 0)
 
     def _tell(self, files: int, count: int) -> None:

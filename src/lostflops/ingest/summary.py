@@ -15,7 +15,7 @@ _MOST_DOUBTFUL: Final = 3
 
 
 def summarise(summary: IngestSummary, quality: Result | None) -> Result:
-    """Return what was read; `quality` of the run adds a note where data of ranks is incomplete."""
+    """Return what was read; `quality` of the run adds a note if data of ranks is incomplete."""
     skipped = Table(
         "skipped",
         "Skipped files",
@@ -26,7 +26,7 @@ def summarise(summary: IngestSummary, quality: Result | None) -> Result:
     counts = _counts(summary)
     return Result(
         name="ingest",
-        title="RankRows",
+        title="Ingested",
         verdict=_verdict(summary),
         blocks=(counts, skipped) if summary.skipped else (counts,),
         notes=_notes(quality),

@@ -25,51 +25,53 @@ from lostflops.store.spread.work import OnRead, Work
 
 
 class TaskFile(msgspec.Struct):
-    """A file to ingest, and the rank it is taken for unless the file itself knows better."""
+    """A file to ingest."""
 
     path: str
     rank: int | None
+    """Rank to use unless the file itself states another; None for an object without a known rank."""
     rank_source: str
     is_named: bool = False
     size: int = -1
-    """Of an object, as it was listed; its format and rank are seen once it is here."""
+    """Size of an object as listed, whose format and rank are seen once it is fetched; -1 for a local file."""
     etag: str = ""
     modified_ns: int = 0
     twin: TaskFile | None = None
-    """Read where this one is broken."""
+    """File to read if this file is broken."""
 
 
 class Task(msgspec.Struct, kw_only=True):
-    """Files whose rows go together; mostly one file."""
+    """Files whose rows go into the same parts; usually one file."""
 
     format: str
     files: list[TaskFile]
     staging: str
-    """Where to write; empty where only a folder of the worker's own will do."""
+    """Folder to write to; empty if the worker must use a folder of its own."""
     stem: str
     upload: str = ""
-    """The address that what was written is sent to."""
+    """Address to send the written parts to; empty if they stay here."""
     scratch: str = ""
-    """Whose asker removes what a killed worker had fetched; empty where the worker may be on another machine."""
+    """Folder for fetched objects that the caller removes, even if a worker is killed; empty for remote workers."""
 
 
 class WrittenPart(msgspec.Struct):
-    """A part of a table, of files in one format."""
+    """A part of a table, from files in one format."""
 
     format: str
     part: PartFile
 
 
 class Unclaimed(msgspec.Struct):
-    """An object that tells no rank, seen when it was fetched: nothing was read from it."""
+    """An object that states no rank, seen when it was fetched: nothing was read from it."""
 
     path: str
     format: str
     ranks: int
+    """Number of consecutive ranks that it needs."""
 
 
 class TaskOutcome(msgspec.Struct, kw_only=True):
-    """What a task read and wrote."""
+    """Everything that a task read and wrote."""
 
     sources: list[Source] = msgspec.field(default_factory=list)
     files: list[WrittenPart] = msgspec.field(default_factory=list)
@@ -88,7 +90,7 @@ def carry_out(task: Task, on_read: OnRead) -> TaskOutcome:
 
 @contextmanager
 def _own_folder(task: Task) -> Iterator[Path]:
-    """For what is fetched and for parts that are sent away; files of this machine need none."""
+    """Yield a folder for fetched objects and for parts to upload; local files need no folder of their own."""
     if task.staging and all(file.size < 0 for file in task.files):
         yield Path(task.staging)
         return
@@ -129,7 +131,7 @@ class _Reading:
             left += [(file.path, reason), (file.twin.path, as_well)]
 
     def _try_to_read(self, file: TaskFile) -> str | None:
-        """Read it, or say why it cannot be."""
+        """Read the file, or return why it cannot be read."""
         try:
             if file.size >= 0:
                 return self._read_object(file)
@@ -141,7 +143,7 @@ class _Reading:
         return None
 
     def _read_object(self, file: TaskFile) -> str | None:
-        """Why it is skipped, where it is."""
+        """Fetch and read an object; return why it is skipped, or None."""
         with fetch_object(file.path, file.size, file.etag, self._own) as path, told_as(file.path, path):
             found = inspect_file(path, file.path, is_named=file.is_named and file.twin is None)
             if isinstance(found, str):
@@ -196,7 +198,10 @@ def _source(source_format: str, file: TaskFile, size: int, modified_ns: int, fou
 
 @contextmanager
 def _garbage_collection_paused() -> Iterator[None]:
-    """Decoding makes millions of short-lived objects without cycles; looking for cycles costs a third of the time."""
+    """Pause garbage collection, which would cost a third of the time.
+
+    Decoding makes millions of short-lived objects without cycles, so there is nothing to collect.
+    """
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -29,25 +29,28 @@ WAIT: Final = 10.0
 """Seconds that a step waits for ranks that have not reported it."""
 _SETTLED: Final = 3.0
 _SETTLED_FACTOR: Final = 2
-"""Seconds, and usual steps, after its last step by which a stalled job has enqueued what it will."""
+"""A stalled job has enqueued all it will after both times since its last step: in seconds, and in usual steps."""
 _STALL_FACTOR: Final = 5
-"""No step for this many usual ones, and for longer than `WAIT`, is a stall."""
+"""A job is stalled if no step ended for the time of this many usual steps, and for longer than `WAIT`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepLine:
-    """One step of all ranks. Sums over ranks are None unless every rank told its part."""
+    """One step of all ranks."""
 
     attempt: int
     step: int
     time: int
-    """Of the slowest rank."""
+    """Step time of the slowest rank, in ns."""
     median: int
     slowest: int
     """The rank whose step took longest."""
     data_share: float | None
+    """Share of step time spent waiting for data; None unless every rank that reported the step recorded it."""
     samples: int | None
+    """Sum over ranks; None unless every rank reported its part."""
     tokens: int | None
+    """Sum over ranks; None unless every rank reported its part."""
     peak_memory: int | None
     ranks: int
     missing: tuple[int, ...]
@@ -55,7 +58,7 @@ class StepLine:
     marks: tuple[str, ...]
 
     def rate(self, count: int | None) -> float | None:
-        """A count of the step, per second."""
+        """Return a count of the step per second; None if it is unknown."""
         return count * 1e9 / self.time if count is not None and self.time > 0 else None
 
 
@@ -67,15 +70,15 @@ class Board:
     homeless: int = 0
     """Records of sessions whose first record was not found."""
     unreadable: int = 0
-    """Records that lack what their kind must hold."""
+    """Records that lack a field which their kind must have."""
     newest: StepLine | None = None
     latest: dict[int, tuple[int, LiveStep]] = field(default_factory=dict)
-    """By rank of the current attempt: its last step."""
+    """The last step of each rank of the current attempt."""
     _sessions: dict[str, LiveSession] = field(default_factory=dict)
     _new: list[LiveSession] = field(default_factory=list)
     _lateness: LiveLateness = field(default_factory=LiveLateness)
     _blamed: tuple[int, ...] | None = None
-    """Ranks that were said to hold up a stalled job; None while it moves."""
+    """Ranks that were reported to block a stalled job; None while the job moves."""
     _levels: dict[int, int] = field(default_factory=dict)
 
     @property
@@ -84,7 +87,7 @@ class Board:
 
     @property
     def lateness(self) -> LiveLateness:
-        """Of the current attempt."""
+        """Lateness of ranks in the current attempt."""
         return self._lateness
 
     @property
@@ -93,11 +96,11 @@ class Board:
 
     @property
     def is_ended(self) -> bool:
-        """Every process of the current attempt said that it ends."""
+        """Whether every process of the current attempt has reported its end."""
         return self.current is not None and self.current.is_ended
 
     def take(self, frames: Iterable[Frame], now: float) -> int:
-        """File what arrived, and say how many frames that were."""
+        """Store the frames that arrived, and return their number."""
         count = 0
         for frame in frames:
             count += 1
@@ -121,7 +124,7 @@ class Board:
             self.homeless += 1
 
     def settle(self, now: float) -> Iterator[StepLine | Notice]:
-        """What can be said now, in the order of the job."""
+        """Yield the lines and notices that are ready now, in the order of the job."""
         known = len(self.attempts)
         join(self.attempts, self._new)
         self._new.clear()
@@ -154,7 +157,7 @@ class Board:
             yield all_ended(attempt)
 
     def _collect(self, attempt: Attempt, now: float) -> None:
-        """Steps that sessions reported become pending steps of the attempt."""
+        """Move the steps that sessions reported to the attempt's pending steps."""
         for rank, session in attempt.sessions.items():
             for number, step in session.steps.items():
                 attempt.progress = now
@@ -202,7 +205,7 @@ class Board:
         )
 
     def _stall(self, attempt: Attempt, now: float) -> Iterator[Notice]:
-        """Said once until steps end again, and once more when collectives tell who holds the job up."""
+        """Yield a notice once until steps end again, and again when collectives show which rank blocks the job."""
         is_alive = any(not one.is_ended and rank not in attempt.silent for rank, one in attempt.sessions.items())
         if attempt.progress is None or not is_alive:
             return
@@ -218,7 +221,7 @@ class Board:
             yield notice
 
     def find_unfinished_step(self) -> tuple[int, tuple[int, ...]] | None:
-        """The first step that some ranks have reported and others not yet, and these others."""
+        """Return the first step that only some ranks have reported, and the ranks it waits for; None if all have."""
         if self.current is None or not self.current.pending:
             return None
         number = min(self.current.pending)
@@ -226,7 +229,7 @@ class Board:
 
 
 def _list_awaited_ranks(attempt: Attempt, step: int) -> list[int]:
-    """Ranks that may still report the step: one that reported a later one, or that ended, will not."""
+    """Return the ranks that may still report the step: one that reported a later step, ended or is silent will not."""
     awaited = []
     for rank in range(attempt.world_size):
         session = attempt.sessions.get(rank)
@@ -237,8 +240,10 @@ def _list_awaited_ranks(attempt: Attempt, step: int) -> list[int]:
 
 
 def _are_read_since(attempt: Attempt, settled: float) -> bool:
-    """Every ring was read when the job had long come to rest, so that ranks' places can be compared: two rings that
-    were read at moments of their own in a job that moves always differ."""
+    """Return whether every ring was read after the job had come to rest, so that positions of ranks can be compared.
+
+    In a job that moves, rings that were read at different moments always differ.
+    """
     return attempt.is_whole and all(session.ring_heard >= settled for session in attempt.sessions.values())
 
 

@@ -17,7 +17,7 @@ from lostflops.live.openings import openings
 
 RANK_TAIL: Final = 128 << 10
 HOST_TAIL: Final = 8 << 20
-"""Bytes at the end of a file that are read of its past, where it holds one rank or the ranks of a host."""
+"""Bytes that are read from the end of a long file when it is first seen: of one rank's file, and of a host's."""
 _CHUNK: Final = 1 << 20
 
 
@@ -27,23 +27,23 @@ class _Followed:
     place: int = 0
     reader: FrameReader = field(default_factory=FrameReader)
     begun_at: int = 0
-    """Where reading began; what stands before was skipped."""
+    """Place where reading began; what is before it was skipped."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Follower:
-    """Reads on where it stopped."""
+    """A reader of growing files that continues where it stopped."""
 
     folder: Path
     is_whole: bool = False
-    """Read files from their beginning, however long they are."""
+    """Whether files are read from their beginning, however long they are."""
     rank_tail: int = 0
-    """Bytes of the past of a rank's file; 0 for `RANK_TAIL`."""
+    """Bytes to read from the end of a rank's long file; 0 for `RANK_TAIL`."""
     skipped: int = 0
-    """Bytes of the past that were not read."""
+    """Bytes at the beginning of long files that were not read."""
     _files: dict[str, _Followed] = field(default_factory=dict)
     _damaged: int = 0
-    """In files that were begun anew since."""
+    """Damaged stretches in files that were begun again since."""
 
     @property
     def files(self) -> int:
@@ -51,11 +51,11 @@ class Follower:
 
     @property
     def damaged(self) -> int:
-        """Stretches that no frame could be read from; where reading began amid a frame is none."""
+        """Stretches from which no frame could be read; a frame in whose middle reading began does not count."""
         return self._damaged + sum(max(0, one.reader.damaged - (one.begun_at > 0)) for one in self._files.values())
 
     def poll(self) -> Iterator[Frame]:
-        """Frames that became whole since the last poll; those of one file in its order."""
+        """Yield the frames that became whole since the last poll; those of one file in its order."""
         try:
             with os.scandir(self.folder) as entries:
                 found = sorted((entry.name, entry.stat()) for entry in entries if entry.name.endswith(SUFFIX))
@@ -88,7 +88,7 @@ class Follower:
 
 
 def _take_up(file: BinaryIO, followed: _Followed) -> Iterator[Frame]:
-    """The end of a long file, and before it who its sessions are."""
+    """Yield the frames at the end of a long file, and first those that say who its sessions are."""
     file.seek(followed.begun_at)
     data = file.read()
     followed.place += len(data)

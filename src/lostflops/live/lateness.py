@@ -15,15 +15,16 @@ from typing import Final
 from lostflops.live.sessions import Attempt, LiveSession
 
 WINDOW: Final = 20
-"""Steps that a judgement looks back on."""
+"""Number of last steps from which a late rank is found."""
 _MOST_OPEN: Final = 4000
 _SMALLEST_SHARE: Final = 0.5
 _FAIR_FACTOR: Final = 1.5
-"""A rank is named when it is last this often: half the time, and this many times what chance would give it."""
+"""A rank is late if it is last in `_SMALLEST_SHARE` of its collectives and `_FAIR_FACTOR` times as often as by
+chance."""
 _FEWEST_STEPS: Final = 8
-"""In fewer steps somebody is last that often without being slow: collectives of one step are late together."""
+"""In fewer steps a rank may be last that often without being slow: collectives of one step are late together."""
 _SMALLEST_LATENESS: Final = 0.01
-"""Share of a usual step below which lateness holds nobody up."""
+"""Lateness below this share of a usual step delays no other rank."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class Latecomer:
 
     rank: int
     lateness: int
-    """Median where it was last; over a whole job, the mean."""
+    """Median over the collectives in which it was last, in ns; over a whole job, the mean over all its collectives."""
     last: int
     collectives: int
 
@@ -43,20 +44,20 @@ class Latecomer:
 
 @dataclass(slots=True, kw_only=True)
 class _Tally:
-    """What some collectives showed, by rank."""
+    """Counts and lateness in some collectives, by rank."""
 
     shown: int = 0
-    """Steps that were shown until then."""
+    """Number of steps that were shown until then."""
     steps: int = 0
-    """Steps that the collectives are of."""
+    """Number of steps that the collectives belong to."""
     met: Counter[int] = field(default_factory=Counter)
     last: Counter[int] = field(default_factory=Counter)
     chance: Counter[int] = field(default_factory=Counter)
-    """How often it would be last if all were alike, in thousandths."""
+    """How often a rank would be last if all ranks were alike, in thousandths."""
     behind: Counter[int] = field(default_factory=Counter)
-    """Sum of its lateness."""
+    """Sum of a rank's lateness over all collectives, in ns."""
     lateness: dict[int, list[int]] = field(default_factory=dict)
-    """Where it was last."""
+    """A rank's lateness in each collective in which it was last, in ns."""
 
     def judge(self, met: dict[int, int]) -> None:
         first = min(met.values())
@@ -79,39 +80,39 @@ class _Tally:
 
 @dataclass(slots=True)
 class _LiveMeetings:
-    """Collectives of one group on one host that not all of its ranks there came to so far."""
+    """Collectives of one group on one host that some of its ranks there have not enqueued yet."""
 
     needed: int = 0
     open: dict[int, dict[int, int]] = field(default_factory=dict)
-    """By number of the collective: when each rank enqueued it."""
+    """When each rank enqueued a collective, by number of the collective."""
 
     def forget(self) -> None:
-        """The oldest, where a rank does not come to them any more."""
+        """Forget the oldest if there are too many: some rank does not enqueue them any more."""
         while len(self.open) > _MOST_OPEN:
             del self.open[next(iter(self.open))]
 
 
 @dataclass(slots=True, kw_only=True)
 class LiveLateness:
-    """Matches the collectives of one attempt as they are reported."""
+    """Lateness in one attempt, whose collectives are matched as they are reported."""
 
     heads: dict[tuple[str, tuple[int, ...]], dict[int, tuple[int, str]]] = field(default_factory=dict)
-    """By group: the number and name of the last collective that each rank enqueued."""
+    """Number and name of the last collective that each rank enqueued, by group."""
     whole: _Tally = field(default_factory=_Tally)
-    """All steps so far; holds no single latenesses."""
+    """Counts over all steps so far; its `lateness` stays empty."""
     _meetings: dict[tuple[str, int], _LiveMeetings] = field(default_factory=dict)
-    """By host and identity of the group's heads."""
+    """Keyed by host and identity of the group's value in `heads`."""
     _met: list[tuple[int, dict[int, int]]] = field(default_factory=list)
-    """Collectives that all ranks of a host came to, by the time of the last; those of shown steps are gone."""
+    """Collectives that all ranks of a host have enqueued, by time of the last rank; those of shown steps are gone."""
     _steps: deque[_Tally] = field(default_factory=deque)
     _shown: int = 0
     _told: int = 0
-    """Steps that were shown when collectives last came."""
+    """Number of steps that were shown when collectives last arrived."""
     _window: _Tally = field(default_factory=_Tally)
     """The sum of `_steps`."""
 
     def take(self, attempt: Attempt) -> None:
-        """What the attempt's sessions enqueued since the last look; it is theirs no more."""
+        """Take the collectives that the attempt's sessions enqueued since the last look, and remove them there."""
         meetings: dict[tuple[str, int], _LiveMeetings] = {}
         for session in attempt.sessions.values():
             if session.enqueues:
@@ -139,8 +140,10 @@ class LiveLateness:
     def _group(
         self, session: LiveSession, group: str, attempt: Attempt, meetings: dict[tuple[str, int], _LiveMeetings]
     ) -> tuple[_LiveMeetings, dict[int, tuple[int, str]]]:
-        """The meetings of a group on the session's host, and the heads of the group. Members are looked at once per
-        look, not once per rank: there are as many as ranks."""
+        """Return the meetings of a group on the session's host, and the heads of the group.
+
+        Members are compared once per look, not once per rank: there are as many members as ranks.
+        """
         members = session.groups.get(group, ())
         heads = self.heads.setdefault((group, members), {})
         key = (session.host, id(heads))
@@ -151,10 +154,10 @@ class LiveLateness:
         return meetings[key], heads
 
     def end_step(self, stop: int) -> None:
-        """A step ended then: collectives until then that are new count with it.
+        """Note that a step ended at `stop`, in ns: new collectives until then count with it.
 
-        Collectors read their ring now and then, so most steps have none, and some have those of many steps. What is
-        older than the window goes when there is something newer.
+        Collectors read their ring now and then, so most steps have no collectives, and some have those of many steps.
+        What is older than the window is dropped when something newer arrives.
         """
         self._shown += 1
         count = bisect_right(self._met, stop, key=lambda pair: pair[0])
@@ -172,8 +175,10 @@ class LiveLateness:
             self._window.add(self._steps.popleft(), -1)
 
     def latecomer(self, usual: float) -> Latecomer | None:
-        """The rank that stands out over the last steps; None where none does, or nothing could be compared. `usual` is
-        the time of a step."""
+        """Return the rank that is late in the last steps; None if no rank is, or nothing could be compared.
+
+        `usual` is the time of a step, in ns.
+        """
         rank = _most_often_last(self._window)
         if rank is None:
             return None
@@ -184,7 +189,7 @@ class LiveLateness:
         return Latecomer(rank, lateness, len(values), self._window.met[rank])
 
     def mean_lateness(self) -> dict[int, int]:
-        """By rank, over the last steps."""
+        """Return the mean lateness by rank over the last steps, in ns."""
         return {rank: self._window.behind[rank] // met for rank, met in self._window.met.items() if met}
 
 
@@ -198,7 +203,7 @@ def _most_often_last(tally: _Tally) -> int | None:
 
 
 def overall(tally: _Tally) -> Latecomer | None:
-    """The rank that stands out over all steps, with its mean lateness over all collectives."""
+    """Return the rank that is late over all steps, with its mean lateness over all collectives; None if no rank is."""
     rank = _most_often_last(tally)
     if rank is None:
         return None

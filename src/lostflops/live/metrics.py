@@ -15,7 +15,7 @@ class Metric:
     name: str
     help: str
     unit: str
-    """As UCUM writes it: `s`, `By`, `1`."""
+    """Unit as UCUM writes it: `s`, `By`, `1`."""
     type: Literal["gauge", "counter"] = "gauge"
 
 
@@ -48,7 +48,7 @@ METRICS: Final = (
 
 
 def collect(board: Board, mfu: float | None) -> dict[Metric, list[Sample]]:
-    """Samples of every metric that has a value now."""
+    """Return the samples of every metric that has a value now."""
     found: dict[Metric, list[Sample]] = {}
     for metric, labels, value in (*_of_ranks(board), *_of_job(board, mfu)):
         if value is not None:

@@ -76,7 +76,10 @@ def report_stall(attempt: Attempt, quiet: float, heads: Heads) -> Notice:
 
 
 def less_is_recorded(attempt: Attempt, known: dict[int, int]) -> Notice | None:
-    """Ranks whose collector changed what it records since the last look; `known` remembers."""
+    """Return a notice of ranks whose collector changed what it records since the last look; None if no rank's did.
+
+    `known` keeps the last level of each rank, and is updated.
+    """
     changed = {rank: one for rank, one in attempt.sessions.items() if one.level != known.get(rank, 0)}
     if not changed:
         return None
@@ -89,7 +92,8 @@ def less_is_recorded(attempt: Attempt, known: dict[int, int]) -> Notice | None:
 
 
 def name_ranks(ranks: Iterable[int]) -> str:
-    """
+    """Return ranks as text, with ranges for consecutive ranks.
+
     >>> name_ranks([3]), name_ranks([0, 1, 2, 7]), name_ranks(range(0, 40, 2))
     ('rank 3', 'ranks 0-2, 7', 'ranks 0, 2, 4, 6, 8, 10, 12, 14, ... (20)')
     """

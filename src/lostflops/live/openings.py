@@ -13,11 +13,12 @@ from lostflops.collect.capture import Frame, FrameReader
 _CHUNK: Final = 64 << 10
 _MOST_READ: Final = 64 << 20
 _MOST_READ_FOR_GROUPS: Final = 8 << 20
-"""Sessions of one attempt open together, and tell their groups soon; what comes later than this is not looked for."""
+"""Bytes after the last opening in which groups are searched for: sessions of one attempt open together, and report
+their groups soon."""
 
 
 def openings(file: BinaryIO, place: int, wanted: set[str]) -> Iterator[Frame]:
-    """First frames of the sessions that are `wanted`, which are open at `place`, cut to what they say for good."""
+    """Yield first frames of the `wanted` sessions, which are open at `place`, cut to what holds for a whole session."""
     if not wanted:
         return
     low, high = 0, place
@@ -31,7 +32,7 @@ def openings(file: BinaryIO, place: int, wanted: set[str]) -> Iterator[Frame]:
 
 
 def _session_at(file: BinaryIO, place: int) -> str | None:
-    """Session of the first whole frame behind a place."""
+    """Return the session of the first whole frame after a place; None if there is no frame."""
     file.seek(place)
     reader = FrameReader()
     while data := file.read(_CHUNK):
@@ -60,7 +61,7 @@ def _first_frames(file: BinaryIO, start: int, stop: int, wanted: set[str]) -> It
 
 
 def _about_session(record: object) -> dict[str, Any] | None:
-    """What a record tells of its session for good: who it is, and the members of its groups."""
+    """Return a record cut to what holds for a whole session: who it is, the members of its groups; None if nothing."""
     if not isinstance(record, dict):
         return None
     if record.get("kind") == "session" or (record.get("kind") == "job" and record.get("key") == "groups"):

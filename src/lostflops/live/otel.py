@@ -18,7 +18,7 @@ _VARIABLES: Final = ("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "OTEL_EXPORTER_OTLP_
 
 
 class Exporter:
-    """Holds the newest samples for a reader that asks for them when it exports."""
+    """An exporter that holds the newest samples for a reader, which asks for them when it exports."""
 
     def __init__(self, reader: MetricReader) -> None:
         from opentelemetry.sdk.metrics import MeterProvider  # noqa: PLC0415
@@ -36,7 +36,7 @@ class Exporter:
         self._samples = samples
 
     def close(self) -> None:
-        """Sends the last samples."""
+        """Send the last samples."""
         self._provider.shutdown()
 
     def _observer(self, metric: Metric) -> Callable[[Any], Iterable[Any]]:
@@ -49,7 +49,10 @@ class Exporter:
 
 
 def exporter(endpoint: str | None, environment: Mapping[str, str]) -> Exporter:
-    """To the endpoint, or to the one that OpenTelemetry's own variables name."""
+    """Return an exporter to the endpoint, or to the endpoint that OpenTelemetry's own variables name.
+
+    Raises UsageError if there is no endpoint, or OpenTelemetry is not installed.
+    """
     if endpoint is None and not any(environment.get(name) for name in _VARIABLES):
         raise UsageError(f"--otel needs an endpoint: set {_VARIABLES[1]}, or use --otlp ENDPOINT")
     try:
@@ -64,7 +67,8 @@ def exporter(endpoint: str | None, environment: Mapping[str, str]) -> Exporter:
 
 
 def metrics_url(endpoint: str) -> str:
-    """
+    """Return the URL to which metrics are sent; raise UsageError if the endpoint is not a URL.
+
     >>> metrics_url("http://collector:4318"), metrics_url("https://host/otlp/v1/metrics")
     ('http://collector:4318/v1/metrics', 'https://host/otlp/v1/metrics')
     """

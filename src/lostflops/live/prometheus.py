@@ -10,7 +10,7 @@ from lostflops.live.metrics import Labels, Metric, Sample
 
 
 def text(metrics: Mapping[Metric, list[Sample]]) -> str:
-    """The exposition format, version 0.0.4.
+    """Return the metrics in the exposition format, version 0.0.4.
 
     >>> metric = Metric("lostflops_step_seconds", "Time of a step.", "s")
     >>> print(text({metric: [((("rank", "3"),), 0.25)]}), end="")

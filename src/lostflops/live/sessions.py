@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 EDGES_ONLY: Final = 2
-"""Level of a collector that takes too long: from here on it does not tell what a step waited for."""
+"""Level of a collector over budget from which on it does not record phases, so the wait for data is unknown."""
 UNREADABLE: Final = (AttributeError, IndexError, KeyError, TypeError, ValueError)
-"""What a record raises that lacks what its kind must hold: another version wrote it. It is counted and left out."""
+"""Errors of a record that lacks what its kind must have: another version wrote it. It is counted and left out."""
 MOST_ENQUEUES: Final = 1000
-"""Collectives of a rank that are kept between two looks."""
+"""At most this many collectives of a rank are kept between two looks."""
 
 
 class LiveStep(NamedTuple):
@@ -25,7 +25,7 @@ class LiveStep(NamedTuple):
     stop: int
     time: int
     data: int | None
-    """None where the collector records edges of steps only."""
+    """Time spent waiting for data, in ns; None if the collector records only step boundaries."""
     samples: int | None
     tokens: int | None
     peak_memory: int | None
@@ -46,7 +46,7 @@ class LiveStep(NamedTuple):
 
 
 Enqueue = tuple[str, int, str, int]
-"""Group, number, operation and time of a collective; a plain tuple, for there are very many."""
+"""Group, number, operation and time of a collective; a plain tuple, because there are very many."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -60,14 +60,14 @@ class LiveSession:
     start: int
     device_name: str | None
     heard: float = 0.0
-    """When something last came from it, by the watcher's clock in seconds."""
+    """When it last reported anything, by the watcher's clock in seconds."""
     last_step: int = -1
     is_ended: bool = False
     dropped: int = 0
     lost: int = 0
     """Collectives that the ring overwrote before they were read."""
     ring_heard: float = 0.0
-    """When collectives last came from it."""
+    """When it last reported collectives, by the same clock."""
     level: int = 0
     level_reason: str = ""
     groups: dict[str, tuple[int, ...]] = field(default_factory=dict)
@@ -125,9 +125,9 @@ class Attempt:
     sessions: dict[int, LiveSession] = field(default_factory=dict)
     pending: dict[int, dict[int, LiveStep]] = field(default_factory=dict)
     first_heard: dict[int, float] = field(default_factory=dict)
-    """By pending step: when its first rank reported it."""
+    """When the first rank reported a pending step, by step."""
     begun: float = 0.0
-    """When its first rank was heard of."""
+    """When its first session was seen."""
     is_announced: bool = False
     is_end_told: bool = False
     silent: set[int] = field(default_factory=set)

@@ -10,17 +10,18 @@ Heads = Mapping[tuple[str, tuple[int, ...]], Mapping[int, tuple[int, str]]]
 
 @dataclass(frozen=True, slots=True)
 class Behind:
-    """Ranks that did not come to a collective that others of its group have enqueued."""
+    """Ranks that have not reached a collective that others of its group have enqueued."""
 
     ranks: tuple[int, ...]
     group: str
     seq: int
     op: str
     others: int
+    """Number of ranks that have enqueued it."""
 
 
 def behind(heads: Heads) -> Behind | None:
-    """Ranks that are behind in a group and that wait for nobody in another; None where that names none.
+    """Return the ranks that are late in a group and wait for no rank in another group; None if there are no such ranks.
 
     >>> behind({("0", (0, 1, 2)): {0: (7, "gloo:all_reduce"), 1: (6, "gloo:all_reduce"), 2: (7, "gloo:all_reduce")}})
     Behind(ranks=(1,), group='0', seq=7, op='gloo:all_reduce', others=2)

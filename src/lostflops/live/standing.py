@@ -11,7 +11,7 @@ from lostflops.collect.capture import Frame
 from lostflops.live.follow import Follower
 
 _TAIL: Final = 4 << 20
-"""Bytes at the end of a rank's file, with room for a ring that was read whole."""
+"""Bytes to read from the end of a rank's file: enough for a ring that was read whole."""
 _LEAST_STEPS: Final = 3
 _LEAST_NS: Final = 3_000_000_000
 _RECENT: Final = 20
@@ -19,14 +19,14 @@ _RECENT: Final = 20
 
 @dataclass(slots=True, kw_only=True)
 class Standing:
-    """A rank by the last records of its last session."""
+    """Where a rank is, by the last records of its last session."""
 
     rank: int
     local_rank: int | None = None
     session: str = ""
     step: int = -1
     stop: int = 0
-    """When that step ended, by the clock of the rank's host."""
+    """When `step` ended, by the clock of the rank's host, in ns."""
     durations: list[int] = field(default_factory=list)
     has_ended: bool = False
     windows: dict[int, tuple[str, str | None]] = field(default_factory=dict)
@@ -34,11 +34,11 @@ class Standing:
 
     @property
     def step_ns(self) -> int:
-        """Of the fastest of the last steps: a window must not come too soon."""
+        """Time of the fastest of the last steps, in ns: a window must not come too soon."""
         return max(min(self.durations[-_RECENT:], default=1), 1)
 
     def step_at(self, now: int) -> int:
-        """The step that it is in by now, as far as can be told from outside."""
+        """Return the step that the rank is in at `now`, estimated from outside."""
         return self.step + 1 + max(now - self.stop, 0) // self.step_ns
 
     def take(self, frame: Frame) -> None:
@@ -61,7 +61,7 @@ class Standing:
 
 
 def standings(folder: Path) -> dict[int, Standing]:
-    """Where each rank of a capture is."""
+    """Return where each rank of a capture is, by rank."""
     found: dict[int, Standing] = {}
     for frame in Follower(folder=folder, rank_tail=_TAIL).poll():
         found.setdefault(frame.rank, Standing(rank=frame.rank)).take(frame)
@@ -69,7 +69,7 @@ def standings(folder: Path) -> dict[int, Standing]:
 
 
 def first_step(ranks: list[Standing], now: int) -> int:
-    """A step that no rank reaches within the next steps and seconds, so that all learn of it in time.
+    """Return a step that no rank reaches within the next steps and seconds, so that all learn of it in time.
 
     >>> slow = Standing(rank=0, step=10, stop=0, durations=[2_000_000_000])
     >>> fast = Standing(rank=1, step=12, stop=0, durations=[500_000_000])

@@ -62,7 +62,7 @@ def _verdict(board: Board) -> str:
 
 
 def _notes(board: Board) -> tuple[Table, ...]:
-    """What collectors noted, summed over ranks."""
+    """Return a table of what collectors noted, summed over ranks; no table if they noted nothing."""
     counts: Counter[str] = Counter()
     reasons: dict[str, str] = {}
     for session in board.sessions:

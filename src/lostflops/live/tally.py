@@ -11,7 +11,7 @@ _RECENT: Final = 20
 
 
 class Shown(Protocol):
-    """What is summed of a step's line."""
+    """The parts of a step's line that are summed."""
 
     @property
     def time(self) -> int: ...
@@ -25,7 +25,7 @@ class Shown(Protocol):
 
 @dataclass(slots=True)
 class _Counted:
-    """A count over the steps that tell it, and their time."""
+    """A count over the steps that report it, and the time of these steps."""
 
     count: int = 0
     ns: int = 0
@@ -55,7 +55,7 @@ class Totals:
         self.tokens.add(line.tokens, line.time)
 
     def quantile(self, share: float) -> int | None:
-        """The smallest step time that this share of the steps does not exceed."""
+        """Return the smallest step time in ns that this share of the steps does not exceed; None without steps."""
         if not self.times:
             return None
         ordered = sorted(self.times)

@@ -19,12 +19,12 @@ _FLOPS_PER_NS: Final = 1e3
 @dataclass(frozen=True, slots=True)
 class Utilization:
     model_flops: float | None = None
-    """Of one step of the whole job."""
+    """FLOPs of the model in one step of the whole job."""
     peak_tflops: float | None = None
     dtype: str | None = None
 
     def mfu(self, time: int, attempt: Attempt) -> float | None:
-        """A part of 1, or None; `reason` then says why."""
+        """Return MFU as a part of 1; None if it is unknown (see `reason`), or the step would need more than peak."""
         peak, reason = self._peak(attempt)
         if reason or peak is None or self.model_flops is None or time <= 0:
             return None
@@ -32,7 +32,7 @@ class Utilization:
         return found if found <= 1 else None
 
     def reason(self, attempt: Attempt) -> str:
-        """Why MFU is not known; empty where it is, but for steps that would need more than the peak."""
+        """Return why MFU is unknown; empty if it is known, except for steps that would need more than the peak."""
         return self._peak(attempt)[1]
 
     def _peak(self, attempt: Attempt) -> tuple[float | None, str]:

@@ -12,16 +12,19 @@ from lostflops.live.follow import Follower
 from lostflops.live.notices import Notice
 
 AFTER_END: Final = 30.0
-"""Seconds without news after every rank ended: a launcher may start the job again."""
+"""Seconds without news until watching ends, once every rank ended: a launcher may start the job again."""
 
 
 @dataclass(frozen=True, slots=True)
 class WatchInterval:
-    """Seconds between two looks, and without news until watching ends."""
+    """How often to look at a job, and how long."""
 
     interval: float = 1.0
+    """Seconds between two looks."""
     patience: float = 600.0
+    """Seconds without news until watching ends."""
     is_once: bool = False
+    """Whether to look only once."""
 
 
 def watch(
@@ -31,7 +34,7 @@ def watch(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[list[StepLine | Notice]]:
-    """What each look has to say; also where that is nothing."""
+    """Yield the lines and notices of each look, even if there are none."""
     heard = clock()
     while True:
         now = clock()

@@ -23,7 +23,7 @@ from lostflops.store.tables import RANKS, TABLES
 
 DATA = "data"
 PREDICTIONS = "predictions"
-"""What was predicted from the run, one file each: no part of its data, and kept when that is replaced."""
+"""Predictions made from the run, one file each: not part of its data, and kept when that is replaced."""
 _LOCK = ".lock"
 _NEW_MANIFEST = f".{manifests.FILE_NAME}.new"
 _OURS = re.compile(
@@ -37,7 +37,7 @@ RANKS_PER_FILE = 64
 
 
 class RunWriter:
-    """Holds the lock of a run; `commit` switches to the new state, leaving without it changes nothing.
+    """Holds the lock of a run; `commit` switches to the new state, and leaving without it changes nothing.
 
     New data goes to `folder / DATA / <generation>`, which no committed run names before `commit`.
     """
@@ -67,7 +67,7 @@ class RunWriter:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Whatever was not committed goes; the manifest on disk tells, also when an interrupt hid it."""
+        """Remove whatever was not committed; the manifest on disk decides, even if an interrupt hid the commit."""
         is_run = (self.folder / manifests.FILE_NAME).exists()
         if not is_run or manifests.load(self.folder).generation != self.generation:
             shutil.rmtree(self.staging, ignore_errors=True)
@@ -81,7 +81,7 @@ class RunWriter:
         os.close(self._lock)
 
     def _open_lock(self) -> int:
-        """The lock file, locked; one that its last owner removed meanwhile protects nothing and is opened anew."""
+        """Open the lock file and lock it; a file that its last owner removed protects nothing and is opened again."""
         while True:
             lock = os.open(self.folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
             try:
@@ -104,7 +104,7 @@ class RunWriter:
         self.staging.mkdir(parents=True, exist_ok=True)
 
     def _refuse_foreign(self) -> None:
-        """A folder that is no run must hold nothing but a capture, and what an interrupted ingest left."""
+        """Raise if a folder that is not a run has anything except a capture, and what an interrupted ingest left."""
         if not self.folder.is_dir() or (self.folder / manifests.FILE_NAME).exists():
             return
         for path in sorted(self.folder.rglob("*")):
@@ -115,7 +115,7 @@ class RunWriter:
                 )
 
     def _remove_unnamed(self) -> None:
-        """Delete data that no manifest names: an interrupted ingest's, and parts that were replaced."""
+        """Delete data that no manifest names: that of an interrupted ingest, and parts that were replaced."""
         named = {file.path for files in self.manifest.files.values() for file in files}
         for generation in (self.folder / DATA).glob("[0-9]*"):
             for path in generation.rglob("*"):
@@ -146,23 +146,23 @@ class RunWriter:
 
     @property
     def upload(self) -> str:
-        """Where else workers put what they wrote; empty where that is the staging folder alone."""
+        """Address to which workers also send what they wrote; empty if they only write to the staging folder."""
         return ""
 
     @property
     def generation(self) -> int:
-        """The number of what is being written."""
+        """Number of the generation that is being written."""
         return int(self.staging.name.partition("-")[0])
 
     def at(self, file: DataFile) -> Path:
-        """Where its rows can be read."""
+        """Return where the rows of a file can be read."""
         return self.folder / file.path
 
     def all_at(self, files: Sequence[DataFile]) -> list[Path]:
         return [self.at(file) for file in files]
 
     def _measure(self, files: dict[str, list[DataFile]]) -> None:
-        """Fill in the size of what was written here; workers told that of theirs."""
+        """Fill in the size of files that were written here; workers report the size of theirs."""
         for file in (file for kept in files.values() for file in kept if file.bytes < 0):
             file.bytes = (self.folder / file.path).stat().st_size
 
@@ -176,7 +176,7 @@ class RunWriter:
         return len({rank for file in files for rank in file.ranks}) > MOST_SINGLE_RANKS
 
     def _merge_files(self, writer: ParquetWriter, table: str, files: list[DataFile]) -> list[DataFile]:
-        """Files of single ranks as they are, or ranges of ranks where there are very many."""
+        """Return files of single ranks as they are, or merge ranges of ranks if there are very many."""
         ordered = sorted(files, key=lambda file: (file.ranks, file.format, file.path))
         if not self._is_many(ordered):
             return ordered
@@ -202,7 +202,7 @@ class RunWriter:
         return DataFile(path=self.relative(path), format=source_format, ranks=ranks)
 
     def without(self, writer: ParquetWriter, table: str, file: DataFile, ranks: set[int]) -> DataFile | None:
-        """A file of several ranks without some of them; None when nothing is left."""
+        """Return a file of several ranks without some of them; None if nothing is left."""
         kept = [rank for rank in file.ranks if rank not in ranks]
         if len(kept) == len(file.ranks):
             return file
@@ -225,14 +225,14 @@ class RunWriter:
 
 
 def _remove_empty(folder: Path) -> None:
-    """Remove folders that hold nothing, from the bottom up."""
+    """Remove empty folders, from the bottom up."""
     for path in sorted((folder, *folder.rglob("*")), reverse=True):
         if path.is_dir() and not any(path.iterdir()):
             path.rmdir()
 
 
 def rank_rows(sources: list[Source]) -> list[dict[str, object]]:
-    """One row per rank; where a rank has several files, the first format with a timeline describes it."""
+    """Return one row per rank; if a rank has several files, the first format with a timeline describes it."""
     by_rank: dict[int, list[Source]] = {}
     for source in sorted(sources, key=lambda source: (source.rank, source.events == 0, source.path)):
         by_rank.setdefault(source.rank, []).append(source)
@@ -273,7 +273,7 @@ def sign(lock: int, *, is_early: bool) -> None:
 
 
 def busy(folder: Path, lock: int) -> RunBusy:
-    """What to say of a lock that another process holds."""
+    """Return the error for a lock that another process holds."""
     signed = _SIGNED.fullmatch(os.pread(lock, 512, 0).decode(errors="replace"))
     who = f" (process {signed[2]} on {signed[3]})" if signed else ""
     if signed is None or signed[1] != _EARLY:

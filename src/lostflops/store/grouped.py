@@ -11,7 +11,7 @@ Rows = npt.NDArray[np.int64]
 
 
 def group_rows(keys: npt.NDArray[np.integer]) -> Iterator[tuple[int, Rows]]:
-    """Each number that occurs, in order, with the rows that have it, in order.
+    """Yield each number that occurs, in order, with the rows that have it, in order.
 
     >>> [(key, rows.tolist()) for key, rows in group_rows(np.array([7, 3, 7]))]
     [(3, [1]), (7, [0, 2])]

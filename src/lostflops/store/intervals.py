@@ -35,7 +35,7 @@ class Intervals:
 
     @classmethod
     def of(cls, start: npt.ArrayLike, stop: npt.ArrayLike) -> Intervals:
-        """Union of [start, stop) pairs in any order; empty and reversed pairs hold no time."""
+        """Return the union of [start, stop) pairs in any order; empty and reversed pairs contain no time."""
         starts = np.asarray(start, dtype=np.int64)
         stops = np.asarray(stop, dtype=np.int64)
         if starts.shape != stops.shape or starts.ndim != 1:
@@ -85,21 +85,21 @@ class Intervals:
         return self & other.gaps(int(self.start[0]), int(self.stop[-1]))
 
     def gaps(self, start: int, stop: int) -> Intervals:
-        """What of [start, stop) is not in the set."""
+        """Return the parts of [start, stop) that are not in the set."""
         inside = self.clip(start, stop)
         edges = np.concatenate(([start], inside.stop)), np.concatenate((inside.start, [stop]))
         held = edges[1] > edges[0]
         return Intervals(edges[0][held], edges[1][held])
 
     def clip(self, start: int, stop: int) -> Intervals:
-        """What of the set lies in [start, stop)."""
+        """Return the part of the set in [start, stop)."""
         if stop <= start:
             return Intervals.empty()
         held = slice(np.searchsorted(self.stop, start, side="right"), np.searchsorted(self.start, stop))
         return Intervals(np.maximum(self.start[held], start), np.minimum(self.stop[held], stop))
 
     def within(self, start: Ns, stop: Ns) -> Ns:
-        """How much of each [start, stop) is in the set.
+        """Return how much of each [start, stop) is in the set.
 
         >>> Intervals.of([0, 10], [4, 20]).within(np.array([2, 5]), np.array([12, 9])).tolist()
         [4, 0]
@@ -110,7 +110,7 @@ class Intervals:
         return self._before(stop, elapsed) - self._before(start, elapsed)
 
     def _before(self, times: Ns, elapsed: Ns) -> Ns:
-        """How much of the set lies before each time; `elapsed` is how much before each of its intervals."""
+        """Return how much of the set is before each time; `elapsed` is how much is before each of its intervals."""
         opened = np.searchsorted(self.start, times, side="right")
         ahead = np.where(opened > 0, np.maximum(self.stop[opened - 1] - times, 0), 0)
         return elapsed[opened] - ahead

@@ -25,7 +25,7 @@ OLDEST_READABLE = 1
 
 
 class Source(msgspec.Struct, kw_only=True):
-    """A file that was ingested, and what it told about its rank."""
+    """A file that was ingested, and the facts that it states about its rank."""
 
     path: str
     size: int
@@ -42,21 +42,23 @@ class Source(msgspec.Struct, kw_only=True):
     base_time: int = 0
     events: int = 0
     etag: str = ""
-    """Of an object in a store, as listed: with the size it tells whether it changed."""
+    """ETag of an object in a store, as listed: with the size it shows whether the object changed."""
 
     def is_unchanged(self, path: Path) -> bool:
-        """Same size and time of change are taken for the same content, as make and git do."""
+        """Return whether size and time of change are the same: this counts as the same content, as in make and git."""
         status = path.stat()
         return (self.size, self.modified_ns) == (status.st_size, status.st_mtime_ns)
 
 
 class DataFile(msgspec.Struct, kw_only=True):
-    """A Parquet file of one table; `path` is relative to the run."""
+    """A Parquet file of one table."""
 
     path: str
+    """Relative to the run."""
     format: str
     ranks: list[int]
     bytes: int = -1
+    """Size; -1 until it is measured."""
 
 
 class Manifest(msgspec.Struct, kw_only=True):
@@ -96,7 +98,7 @@ def load(folder: Path) -> Manifest:
 
 
 def decode_manifest(data: bytes, run: Path | Address, file: Path | Address) -> Manifest:
-    """A manifest from its bytes, checked."""
+    """Decode a manifest from its bytes, and check it."""
     try:
         document = msgspec.json.decode(data)
         version = msgspec.convert(document, _Version).schema
@@ -127,7 +129,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
 
 
 def is_run(folder: Path) -> bool:
-    """Whether the folder holds a run, readable or not; others call files `run.json` too."""
+    """Return whether the folder has a run, readable or not; other programs call files `run.json` too."""
     try:
         document = msgspec.json.decode((folder / FILE_NAME).read_bytes())
     except (OSError, *_DAMAGE):
@@ -148,7 +150,7 @@ def save(folder: Path, manifest: Manifest) -> None:
 
 
 def make_durable(folder: Path) -> None:
-    """Flush the entries of a folder: that files were made in it, or renamed."""
+    """Flush the entries of a folder, so that new and renamed files in it last."""
     directory = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(directory)

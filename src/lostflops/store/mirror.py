@@ -30,17 +30,17 @@ from lostflops.store.tables import TABLES
 
 COMMITS: Final = "commits"
 GONE: Final = b"{}"
-"""What stands in the place of an old commit, so that its number stays taken."""
+"""Content of an old commit after its data was removed, so that its number stays taken."""
 _COMMIT: Final = re.compile(r"(\d{6,18})\.json")
 _FILE: Final = re.compile(
     rf"data/\d{{6,18}}-[0-9a-f]{{16}}/(?:{'|'.join(table.name for table in TABLES)})/[A-Za-z0-9_.-]{{1,200}}\.parquet"
 )
 _KEPT_NS: Final = 7 * 24 * 3600 * 10**9
-"""Files that no manifest names any more: somebody may still read them."""
+"""Files that no manifest names any more are kept this long: they may still be in use."""
 
 
 def mirror_run(run: Address) -> Path:
-    """The folder that holds the run as it is now."""
+    """Return the folder with a current copy of the run."""
     objects = objects_of(run)
     try:
         folder = folder_of(run, objects)
@@ -53,7 +53,7 @@ def mirror_run(run: Address) -> Path:
 
 
 def folder_of(run: Address, objects: Objects) -> Path:
-    """In the cache of the user; two stores may have a run of one address."""
+    """Return the folder of a run in the user's cache; two stores may have a run of the same address."""
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     number = hashlib.sha256(f"{objects.endpoint}\n{run}".encode()).hexdigest()[:24]
     name = run.name if unsafe(run.name) is None and len(run.name) < 100 else "run"
@@ -63,7 +63,7 @@ def folder_of(run: Address, objects: Objects) -> Path:
 
 
 def list_commits(run: Address, objects: Objects) -> dict[int, Listed]:
-    """Commits by their number."""
+    """Return commits by their number."""
     return {
         int(number[1]): listed
         for listed in objects.below(run / COMMITS)
@@ -76,7 +76,7 @@ def is_run_at(run: Address) -> bool:
 
 
 def newest(run: Address, objects: Objects) -> tuple[int, Manifest]:
-    """The number of the last commit and its manifest; raises NotARun where there is none."""
+    """Return number and manifest of the last commit; raise NotARun if there is none."""
     number = -1
     while (commits := list_commits(run, objects)) and max(commits) != number:
         number = max(commits)
@@ -90,7 +90,7 @@ def newest(run: Address, objects: Objects) -> tuple[int, Manifest]:
 
 
 def check_paths(manifest: Manifest, run: Address) -> Manifest:
-    """Raise where a path of a manifest that others may have written is none of a run's."""
+    """Raise if a manifest, which others may have written, has a path that cannot belong to a run."""
     for file in _files(manifest):
         if not _FILE.fullmatch(file.path):
             raise BrokenRun(f"{run} names a file that cannot belong to a run: {file.path[:80]!r}.")
@@ -98,7 +98,7 @@ def check_paths(manifest: Manifest, run: Address) -> Manifest:
 
 
 def fetch(run: Address, folder: Path, file: DataFile, objects: Objects) -> Path:
-    """A data file here; raises FileNotFoundError where the store has none."""
+    """Return a data file here, fetched if needed; raise FileNotFoundError if the store does not have it."""
     path = folder / file.path
     if not _is_here(path, file):
         objects.fetch(run / file.path, path)
@@ -110,7 +110,7 @@ def fetch(run: Address, folder: Path, file: DataFile, objects: Objects) -> Path:
 
 
 def _fetch_newest(run: Address, folder: Path, objects: Objects) -> Manifest:
-    """What is gone meanwhile was of a run that two newer ones have replaced."""
+    """Fetch the newest run; files that disappear meanwhile belong to a run that two newer ones have replaced."""
     before = -1
     while True:
         number, manifest = newest(run, objects)
@@ -151,7 +151,7 @@ def _is_here(path: Path, file: DataFile) -> bool:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Two verbs at once fetch a run once."""
+    """Lock the folder, so that two commands at once fetch a run only once."""
     lock = os.open(folder / ".mirror", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)

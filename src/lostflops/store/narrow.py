@@ -15,11 +15,11 @@ from lostflops.store.tables import ARRIVALS, TABLES, TIMINGS, TableSchema
 _WHOLE: Final = "memory.main"
 _SPAN: Final = "shown_span"
 _TIMES: Final = ("start", "time")
-"""Where a row of a table begins."""
+"""Columns with the time at which a row begins."""
 
 
 def narrow(connection: duckdb.DuckDBPyConnection, steps: Sequence[int]) -> None:
-    """Rows of other steps are shown no more, nor what belongs to no step and began before or after these."""
+    """Hide rows of other steps, and rows without a step that began before or after these steps."""
     listed = ", ".join(str(int(step)) for step in steps)
     connection.execute(
         f"CREATE TEMP TABLE {_SPAN} AS SELECT rank, min(least(start, device_start)) AS first, "
@@ -32,12 +32,12 @@ def narrow(connection: duckdb.DuckDBPyConnection, steps: Sequence[int]) -> None:
 
 
 def _is_by_step(declared: TableSchema) -> bool:
-    """Timings count steps as the collector does, which are not those of the profiler."""
+    """Return whether rows have steps of the profiler; timings count steps as the collector does, which differ."""
     return declared is not TIMINGS and "step" in declared.column_names()
 
 
 def _without_step(declared: TableSchema) -> str:
-    """Of a meeting that belongs to none, what a rank did in it tells when it was."""
+    """Return SQL for the rows without a step; an arrival has no time, so that of a rank's collective counts."""
     rows = f"UNION ALL SELECT one.* FROM {_WHOLE}.{declared.name} one"
     if declared is ARRIVALS:
         met = f"SELECT meeting FROM {_WHOLE}.arrivals JOIN collectives c USING (rank, event) WHERE c.step IS NULL"

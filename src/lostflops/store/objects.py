@@ -25,7 +25,7 @@ from lostflops.store.places import Address
 T = TypeVar("T")
 _MISSING: Final = "object stores need s3fs, which is not installed: pip install 'lostflops[s3]'"
 WAITS: Final = (0.5, 2.0)
-"""Seconds before each further try; what is below tries several times itself."""
+"""Seconds before each further try; the libraries below also retry."""
 _AT_ONCE: Final = 8
 _PER_REMOVAL: Final = 1000
 _ENVIRONMENT: Final = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_PROFILE", "AWS_ACCESS_KEY_ID")
@@ -51,17 +51,17 @@ class Objects:
 
     @property
     def endpoint(self) -> str:
-        """Which store it is: two may have buckets of one name."""
+        """Address of the store: two stores may have buckets of the same name."""
         self._call_with_retries(self._filesystem.connect, Address("s3://"))
         return str(self._filesystem.s3.meta.endpoint_url)
 
     def below(self, folder: Address) -> list[Listed]:
-        """All objects whose name begins with the address and a slash."""
+        """Return all objects with a name that begins with the address and a slash."""
         found = self._call_with_retries(lambda: self._filesystem.find(f"{_key(folder)}/", detail=True), folder)
         return list(_list_objects(found, f"{_key(folder)}/"))
 
     def names(self, folder: Address) -> list[str]:
-        """Names of objects and folders right below."""
+        """Return names of objects and folders directly below."""
         with suppress(FileNotFoundError):
             found = self._call_with_retries(
                 lambda: self._filesystem.ls(_key(folder), detail=False, refresh=True), folder
@@ -70,13 +70,13 @@ class Objects:
         return []
 
     def matching(self, pattern: Address) -> tuple[list[Listed], list[Address]]:
-        """Objects, and folders."""
+        """Return the objects and the folders that match."""
         found = self._call_with_retries(lambda: self._filesystem.glob(_key(pattern), detail=True), pattern)
         folders = [name.rstrip("/") for name, told in found.items() if told["type"] == "directory"]
         return list(_list_objects(found, "")), [Address(f"s3://{name}") for name in folders]
 
     def one(self, address: Address) -> Listed | None:
-        """The object of this very name."""
+        """Return the object of exactly this name, or None."""
         with suppress(FileNotFoundError):
             found = self._call_with_retries(lambda: self._filesystem.info(_key(address), refresh=True), address)
             return next(_list_objects({_key(address): found}, ""), None)
@@ -86,7 +86,7 @@ class Objects:
         return bytes(self._call_with_retries(lambda: self._filesystem.cat_file(_key(address)), address))
 
     def fetch(self, address: Address, path: Path) -> None:
-        """Into a file that is there once it is whole."""
+        """Fetch the object into a file that appears only when it is complete."""
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_name(f".{secrets.token_hex(8)}.part")
         try:
@@ -102,7 +102,10 @@ class Objects:
         self._call_with_retries(lambda: self._filesystem.pipe_file(_key(address), data), address)
 
     def create(self, data: bytes, address: Address) -> bool:
-        """Whether the object is ours now: there was none, or a try whose answer was lost had made it."""
+        """Create the object; return whether it is ours now.
+
+        That is so if there was none, or if an earlier try created it and its answer was lost.
+        """
         try:
             self._call_with_retries(lambda: self._filesystem.pipe_file(_key(address), data, mode="create"), address)
         except FileExistsError:
@@ -139,7 +142,7 @@ class Objects:
 
 
 def in_parallel(do: Callable[[T], object], items: Iterable[T]) -> None:
-    """Some at once; the first error is raised when those under way have ended."""
+    """Process some items at once; raise the first error after those in progress have ended."""
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         for done in [pool.submit(do, item) for item in items]:
             try:
@@ -183,7 +186,7 @@ def _list_objects(found: Mapping[str, Mapping[str, Any]], prefix: str) -> Iterat
 
 
 def _is_taken(error: Exception) -> bool:
-    """Whether a condition did not hold; only some stores say which, and s3fs takes it for a fault of others."""
+    """Return whether a condition did not hold; few stores say which, and s3fs takes it for an error of another kind."""
     response = getattr(error if hasattr(error, "response") else error.__cause__, "response", None)
     return isinstance(response, dict) and response.get("ResponseMetadata", {}).get("HTTPStatusCode") == 412
 

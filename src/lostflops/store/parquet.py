@@ -26,7 +26,7 @@ _OPTIONS = "FORMAT parquet, PARQUET_VERSION v2, COMPRESSION zstd, COMPRESSION_LE
 
 
 _FARTHEST = 3 << 61
-"""What a time in ns is at most; readers take stamps, bases that they count from, and durations up to 1 << 61 each."""
+"""Limit of a time in ns; readers accept stamps, bases that they count from, and durations up to 1 << 61 each."""
 _OF_EVERY_EVENT = ("event", "lane", "start", "dur")
 _DTYPES = {"INTEGER": np.int64, "BIGINT": np.int64, "DOUBLE": np.float64, "BOOLEAN": np.bool_}
 
@@ -48,23 +48,23 @@ class ConstantColumn:
 
 @dataclass(frozen=True, slots=True)
 class Foreign:
-    """A file that somebody else wrote."""
+    """A file that another program wrote."""
 
     rows: int
     is_current: bool
-    """It has all columns of its table, in their order."""
+    """Whether it has all columns of its table, in their order."""
 
 
 ColumnData = npt.NDArray[Any] | TextColumn | ConstantColumn | Sequence[Any]
 
 
 _idle: list[duckdb.DuckDBPyConnection] = []
-"""What a writer has left for the next: to open one takes 30 ms, as long as to write a small rank."""
+"""Connections to use again: to open one takes 30 ms, as long as writing a small rank."""
 _MOST_IDLE = 2
 
 
 class ParquetWriter:
-    """One DuckDB connection that writes files, one thread: many writers run side by side."""
+    """One DuckDB connection that writes files, with one thread: many writers run side by side."""
 
     def __init__(self) -> None:
         try:
@@ -74,7 +74,7 @@ class ParquetWriter:
         self._values: dict[int, str] = {}
 
     def write(self, table: TableSchema, columns: Mapping[str, ColumnData], path: Path) -> None:
-        """Write a file and make it durable; columns that are not given are null."""
+        """Write a file and make it durable; columns that are not passed are null."""
         unknown = set(columns) - set(table.column_names())
         assert not unknown, f"{table.name} has no columns {sorted(unknown)}"
         arrays: dict[str, npt.NDArray[Any]] = {}
@@ -93,14 +93,14 @@ class ParquetWriter:
         _make_durable(path)
 
     def merge(self, parts: Sequence[Path], path: Path, where: str = "true", columns: str = "*") -> None:
-        """Rows of several files of one table, in their order, as one file."""
+        """Write rows of several files of one table, in their order, as one file."""
         path.parent.mkdir(parents=True, exist_ok=True)
         rows = f"SELECT {columns} FROM {scan(parts, union_by_name=True)} WHERE {where}"
         self._connection.execute(f"COPY ({rows}) TO '{_escape_quotes(path)}' ({_OPTIONS})")
         _make_durable(path)
 
     def merge_as(self, table: TableSchema, parts: Sequence[Path], path: Path) -> None:
-        """Rows of several files as one with all columns of the table; null where no file has one."""
+        """Write rows of several files as one file with all columns of the table; null if no file has a column."""
         present = {name for types in self._types(parts).values() for name, _ in types}
         chosen = (
             column.name if column.name in present else f"CAST(NULL AS {column.type}) AS {column.name}"
@@ -109,7 +109,7 @@ class ParquetWriter:
         self.merge(parts, path, columns=", ".join(chosen))
 
     def inspect(self, files: Sequence[tuple[TableSchema, Path]], rank: int) -> list[Foreign]:
-        """Files that somebody else wrote; ValueError unless all they hold is rows of their table and this rank."""
+        """Check files of another program; raise ValueError unless they have only rows of their table and this rank."""
         types = self._types([path for _, path in files])
         for table, path in files:
             _check_columns(table, types[str(path)])
@@ -131,7 +131,7 @@ class ParquetWriter:
         ]
 
     def _types(self, paths: Sequence[Path]) -> dict[str, list[tuple[str, str]]]:
-        """Names and types of columns by file; what is nested has a type that no table has."""
+        """Return names and types of columns by file; a nested column has a type that no table has."""
         names = _join_paths(paths)
         query = f"SELECT file_name, name, duckdb_type FROM parquet_schema([{names}])"
         found: dict[str, list[tuple[str, str]]] = {str(path): [] for path in paths}
@@ -140,20 +140,20 @@ class ParquetWriter:
         return {file: columns[1:] for file, columns in found.items()}  # the first is the root
 
     def read(self, path: Path, where: str = "true") -> dict[str, list[Any]]:
-        """Rows of a small file as lists, nulls as None."""
+        """Return rows of a small file as lists, nulls as None."""
         relation = self._connection.sql(f"SELECT * FROM {scan([path])} WHERE {where}")
         names = relation.columns
         rows = relation.fetchall()
         return {name: [row[i] for row in rows] for i, name in enumerate(names)}
 
     def smallest(self, paths: Sequence[Path], column: str, where: str, first_if: str) -> int:
-        """Smallest value of a column among the rows that satisfy `first_if`, else among all; 0 without rows."""
+        """Return the smallest value of a column among rows that satisfy `first_if`, otherwise among all; 0 if none."""
         query = f"SELECT min({column}) FILTER ({first_if}), min({column}) FROM {scan(paths)} WHERE {where}"
         preferred, any_row = self._connection.execute(query).fetchall()[0] if paths else (None, None)
         return int(preferred if preferred is not None else any_row or 0)
 
     def close(self) -> None:
-        """It is not used afterwards."""
+        """Close the writer, or keep its connection for the next one; it must not be used afterwards."""
         connection = self._connection
         del self._connection
         if len(_idle) < _MOST_IDLE and _is_usable(connection):
@@ -231,7 +231,7 @@ def _connect_duckdb() -> duckdb.DuckDBPyConnection:
 
 
 def _is_usable(connection: duckdb.DuckDBPyConnection) -> bool:
-    """Not where it met a fatal error, or was interrupted before all of a result was fetched."""
+    """Return False after a fatal error, or after an interrupt before all of a result was fetched."""
     try:
         connection.execute("SELECT 1").fetchall()
     except duckdb.Error:
@@ -240,12 +240,12 @@ def _is_usable(connection: duckdb.DuckDBPyConnection) -> bool:
 
 
 def literal_glob(path: str) -> str:
-    """A pattern that matches this path only."""
+    """Return a pattern that matches only this path."""
     return _GLOB.sub(r"[\1]", path)
 
 
 def scan(paths: Sequence[Path], union_by_name: bool = False) -> str:
-    """SQL that reads exactly these files, whatever characters their names hold."""
+    """Return SQL that reads exactly these files, whatever characters their names have."""
     return f"read_parquet([{_join_paths(paths)}], union_by_name={'true' if union_by_name else 'false'})"
 
 
@@ -264,7 +264,7 @@ def _check_columns(table: TableSchema, found: Sequence[tuple[str, str]]) -> None
 
 
 def _strange(table: TableSchema, found: Sequence[tuple[str, str]]) -> str:
-    """Rows that no reader writes: times so far away that their sums overflow, and events that have none."""
+    """Return SQL for rows that no reader writes: events without a time, and times with sums that overflow."""
     names = {name for name, _ in found}
     doubts = ["false"]
     for column in table.columns:

@@ -14,14 +14,15 @@ from lostflops.store.parquet import ColumnData, ConstantColumn, ParquetWriter, T
 from lostflops.store.tables import TableSchema
 
 PIECE_ROWS: Final = 100_000
-"""Rows that a file holds at most, but for the last batch that was put into it."""
+"""Most rows in a file, not counting the last batch that was put into it."""
 
 
 class PartFile(msgspec.Struct, frozen=True):
-    """A file that was written: its table, its name in the table's folder, the ranks in it, and its size."""
+    """A file that was written."""
 
     table: str
     name: str
+    """Name in the folder of the table."""
     ranks: list[int]
     bytes: int
 
@@ -39,7 +40,7 @@ class _Adopted(NamedTuple):
 
 
 class PartWriter:
-    """Put rows in, rank by rank; `finish` writes what is left and tells all files.
+    """Takes rows, rank by rank; `finish` writes what is left and returns all files.
 
     Rows of one table that fill the same columns go to the same file.
     """
@@ -64,16 +65,16 @@ class PartWriter:
             self._write(key)
 
     def new_file(self, table: TableSchema) -> Path:
-        """A place for rows that come as a file; they are nobody's until they are adopted."""
+        """Return a path for rows that come as a file; they are not part of the run until they are adopted."""
         self._new += 1
         path = self._folder / table.name / f"{self._stem}-new-{self._new}.parquet"
         path.parent.mkdir(parents=True, exist_ok=True)
         return path
 
     def adopt(self, files: Sequence[tuple[TableSchema, Path]], rank: int, rows: Mapping[str, int]) -> None:
-        """Take rows that somebody else wrote to a `new_file`, so many of each table.
+        """Take rows that another program wrote to a `new_file`; `rows` is the number of rows of each table.
 
-        ValueError or duckdb.Error where they are anything else than rows of their tables and this rank.
+        Raise ValueError or duckdb.Error if they are anything else than rows of their tables and this rank.
         """
         found = self._writer.inspect(files, rank)
         counted: Counter[str] = Counter()
@@ -94,7 +95,7 @@ class PartWriter:
         return self._files
 
     def _take(self, table: TableSchema, members: list[_Adopted]) -> None:
-        """A rank's files stay as they are; those of several ranks, or without newer columns, become one."""
+        """Keep a rank's files as they are; merge files of several ranks, or without newer columns."""
         files = [member.file for member in members]
         ranks = sorted({member.rank for member in members})
         if len(ranks) > 1 or not all(member.is_current for member in members):

@@ -16,14 +16,14 @@ from lostflops.core.errors import UsageError
 SCHEMES: Final = ("s3",)
 _TYPED: Final = re.compile(rf"({'|'.join(SCHEMES)}):/{{1,2}}([^/].*)", re.DOTALL)
 _URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://|(gs|gcs|abfss?|adl|az|hdfs|oss|s3a|s3n|S3|https?):/[^/]")
-"""Of known stores also as `Path` leaves it: it would be the name of a folder here."""
+"""Other URLs; those of known stores also as `Path` changes them, because they would be names of local folders."""
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _LONGEST_NAME: Final = 255
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Address:
-    """An object, or all that begin with it and a slash.
+    """An object, or all objects that begin with it and a slash.
 
     >>> Address("s3://bucket/run").parent / "traces"
     Address(url='s3://bucket/traces')
@@ -53,7 +53,7 @@ Place = Path | Address
 
 
 def remote(place: str | Place) -> Address | None:
-    """The address, or None for a path of this machine.
+    """Return the address, or None for a path on this machine.
 
     >>> remote("s3://bucket/run/"), remote(Path("s3://bucket/run")), remote("runs/s3")
     (Address(url='s3://bucket/run'), Address(url='s3://bucket/run'), None)
@@ -73,19 +73,19 @@ def remote(place: str | Place) -> Address | None:
 
 
 def place_of(text: str | Path) -> Place:
-    """What `remote` tells, else a path as it is."""
+    """Return the address if `remote` finds one, otherwise the path as it is."""
     return remote(text) or Path(text)
 
 
 def folder_for(path: Path, what: str) -> Path:
-    """A path of this machine, where what is written cannot go to a store."""
+    """Return a local path; raise if it is an address, for output that cannot go to a store."""
     if (address := remote(path)) is not None:
         raise UsageError(f"{what} to a local folder, not to {address}.")
     return path
 
 
 def as_typed(place: str | Place) -> str:
-    """As its user would type it.
+    """Return the place as its user would type it.
 
     >>> as_typed(Path("s3://bucket/run")), as_typed(Path("runs/a"))
     ('s3://bucket/run', 'runs/a')
@@ -94,7 +94,7 @@ def as_typed(place: str | Place) -> str:
 
 
 def unsafe(name: str) -> str | None:
-    """Why an object's name, or the rest of one below a folder, can be no path here; None where it can.
+    """Return why the name of an object, or its rest below a folder, cannot be a path here; None if it can.
 
     >>> unsafe("a/b.json"), unsafe("../b.json"), unsafe("a//b")
     (None, "has a part that is not a file name ('..')", "has a part that is not a file name ('')")

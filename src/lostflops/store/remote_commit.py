@@ -27,11 +27,14 @@ from lostflops.store.places import Address, Place, remote
 _OURS: Final = frozenset({COMMITS, DATA, FOLDER, PREDICTIONS})
 _PROBE: Final = "probe"
 _KEPT: Final = 2
-"""Commits whose data stay: a reader may just have listed the one before."""
+"""Number of commits whose data stays: a reader may just have listed the one before the last."""
 
 
 class RemoteRunWriter(RunWriter):
-    """`folder` is a working copy: what is needed of the run is fetched there, what is written goes from there."""
+    """Writes a run in an object store.
+
+    `folder` is a working copy: files of the run that are needed are fetched to it, and new files are sent from it.
+    """
 
     def __init__(self, run: Address) -> None:
         self.run = run
@@ -45,7 +48,7 @@ class RemoteRunWriter(RunWriter):
 
     @property
     def upload(self) -> str:
-        """Where workers send what they wrote."""
+        """Address to which workers send what they wrote."""
         return str(self.run / DATA / self.staging.name)
 
     def __enter__(self) -> RemoteRunWriter:
@@ -60,8 +63,11 @@ class RemoteRunWriter(RunWriter):
         return self
 
     def __exit__(self, *_: object) -> None:
-        """What cannot be committed any more goes. A commit that was asked for may arrive after we gave it up, and what
-        it names must be there then; whoever commits the same number instead removes it."""
+        """Remove what can no longer be committed.
+
+        A commit that was requested may arrive after we gave it up, and then needs the files that it names; whoever
+        commits the same number instead removes them.
+        """
         with suppress(OSError):
             if not self._may_be_committed:
                 shutil.rmtree(self.staging, ignore_errors=True)
@@ -94,7 +100,7 @@ class RemoteRunWriter(RunWriter):
         return number
 
     def _refuse_without_conditions(self) -> None:
-        """A store that creates over what is there would let two writers both believe that they committed."""
+        """Raise if the store overwrites an object on create: two writers would both believe that they committed."""
         probe = self.run / COMMITS / _PROBE
         if self._objects.create(secrets.token_bytes(8), probe) and self._objects.create(secrets.token_bytes(8), probe):
             raise RunError(
@@ -103,7 +109,7 @@ class RemoteRunWriter(RunWriter):
             )
 
     def _measure(self, files: dict[str, list[DataFile]]) -> None:
-        """Send what was written here; workers sent theirs."""
+        """Send files that were written here; workers sent theirs."""
         here = [file for kept in files.values() for file in kept if file.bytes < 0]
         in_parallel(lambda file: self._objects.send(self.folder / file.path, self.run / file.path), here)
         super()._measure(files)
@@ -121,7 +127,10 @@ class RemoteRunWriter(RunWriter):
             self._sweep((before, manifest))
 
     def _is_many(self, files: list[DataFile]) -> bool:
-        """Workers write files of several ranks; those are only merged where additions made them many."""
+        """Return whether there are too many files, which are then merged.
+
+        Workers write files of several ranks, so there are many only after additions.
+        """
         return len(files) > MOST_SINGLE_RANKS
 
     def _busy(self) -> RunBusy:
@@ -143,7 +152,7 @@ class RemoteRunWriter(RunWriter):
 
 
 def writer_of(out: str | Place, *, is_early: bool = False) -> RunWriter:
-    """Of a folder, or of an address in an object store."""
+    """Return the writer of a folder, or of an address in an object store."""
     address = remote(out)
     return (
         RemoteRunWriter(address)

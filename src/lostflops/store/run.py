@@ -26,34 +26,35 @@ from lostflops.store.tables import TABLES, TableSchema, table
 
 T = TypeVar("T")
 _MOST_KEPT: Final = 2_000
-"""Answers of one open run."""
+"""Most answers kept for one open run."""
 _MOST_ROWS_KEPT: Final = 1_000
-"""Rows of an answer."""
+"""Most rows of an answer that is kept."""
 
 
 class Run:
-    """Open with `Run.open(path)`, a folder or an address such as s3://bucket/run; every table of
-    `lostflops.store.tables` is a view.
+    """An open run, whose tables in `lostflops.store.tables` are views.
+
+    Open it with `Run.open(path)`: a folder, or an address such as s3://bucket/run.
 
     >>> with Run.open("demo-run") as run:  # doctest: +SKIP
     ...     run.sql("select kind, count(*) from events group by kind").fetchall()
     """
 
     steps: tuple[int, ...] = ()
-    """The only steps whose rows it shows; empty where it shows all."""
+    """The only steps with rows in it; empty if it shows all."""
     _whole: Run | None = None
 
     def __init__(self, path: Path, manifest: manifests.Manifest, connection: duckdb.DuckDBPyConnection) -> None:
         self.path = path
         self.address = str(path)
-        """How its user names it: of a run in an object store `path` is the copy here."""
+        """The run as its user names it: for a run in an object store, `path` is the local copy."""
         self.manifest = manifest
         self._connection = connection
         self._kept: dict[Hashable, Any] = {}
 
     @classmethod
     def open(cls, path: str | Path, limits: Mapping[str, str | bool | int] | None = None) -> Self:
-        """`limits` are settings of DuckDB, such as its memory."""
+        """Open a run; `limits` are settings of DuckDB, such as its memory."""
         address = remote(path)
         folder = mirror_run(address) if address is not None else utf8(Path(path).resolve())
         manifest = manifests.load(folder)
@@ -76,12 +77,12 @@ class Run:
 
     @property
     def name(self) -> str:
-        """What commands in the folder beside it call it."""
+        """Name for commands that run in the folder next to it."""
         return self.path.name if self.address == str(self.path) else self.address
 
     @property
     def whole(self) -> Run:
-        """Itself, or what it shows some steps of."""
+        """This run, or the whole run if this one shows only some of its steps."""
         return self._whole or self
 
     @property
@@ -96,7 +97,7 @@ class Run:
             raise UsageError(f"a run has no table {name!r}. Tables are: {known}") from None
 
     def sql(self, query: str) -> duckdb.DuckDBPyRelation:
-        """Return the rows of one SELECT over the tables of the run. A query never changes a run."""
+        """Return the rows of one SELECT over the tables of the run; a query never changes a run."""
         try:
             if may_change(query):
                 check_reads(query, self._connection)
@@ -112,7 +113,7 @@ class Run:
             raise QueryError(str(error)) from None
 
     def rows(self, query: str) -> list[Any]:
-        """Return the rows of one of our own queries. Small answers are kept: an open run does not change."""
+        """Return the rows of one of our own queries; small answers are kept, because an open run does not change."""
         if query in self._kept:
             return list(self._kept[query])
         found = self._connection.execute(query).fetchall()
@@ -121,11 +122,11 @@ class Run:
         return list(found)
 
     def columns(self, query: str) -> dict[str, Any]:
-        """Return what one of our own queries gives as a numpy array for each column."""
+        """Return the result of one of our own queries as a numpy array for each column."""
         return self._connection.execute(query).fetchnumpy()
 
     def keep(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Return what `make` gives; it is called once while the run is open."""
+        """Return the result of `make`, which is called once while the run is open."""
         if key not in self._kept:
             if len(self._kept) >= _MOST_KEPT:
                 self._kept.clear()
@@ -134,17 +135,19 @@ class Run:
         return kept
 
     def checked_sql(self, query: str) -> duckdb.DuckDBPyRelation:
-        """The same for SQL of strangers, which may call harmless functions only, and learn no path of this machine."""
+        """Return the rows of untrusted SQL, which may call harmless functions only, and see no path of this machine."""
         check_stranger(query, self._connection)
         return self.sql(query)
 
     def beside(self) -> Self:
-        """The same run for another thread: a connection is one thread's at a time."""
+        """Return the same run for another thread: a connection serves one thread at a time."""
         return self._beside(self.steps)
 
     def of_steps(self, steps: Sequence[int]) -> Self:
-        """The same run as if nothing but these steps had been recorded deeply; what every step was timed with stays.
-        What belongs to no step, such as a kernel without a recorded launch, is shown where it began while they ran."""
+        """Return the same run as if only these steps had been recorded deeply; timings of all steps stay.
+
+        Rows without a step, such as a kernel without a recorded launch, are shown if they began while these steps ran.
+        """
         return self._beside(steps)
 
     def _beside(self, steps: Sequence[int]) -> Self:
@@ -165,7 +168,7 @@ class Run:
         self._connection.close()
 
     def _repr_html_(self) -> str | None:
-        """Show what the run holds, in a notebook."""
+        """Show the content of the run in a notebook."""
         return as_html(_glance(self))
 
     def __enter__(self) -> Self:
@@ -178,7 +181,7 @@ class Run:
 
 
 def _rows(folder: Path, manifest: manifests.Manifest, declared: TableSchema) -> str:
-    """A SELECT with every declared column, null where a file is older than the column."""
+    """Return a SELECT with every declared column, null if a file is older than the column."""
     nulls = ", ".join(f"CAST(NULL AS {column.type}) AS {column.name}" for column in declared.columns)
     nothing = f"SELECT {nulls} WHERE false"
     paths = [folder / file.path for file in manifest.files.get(declared.name, [])]
@@ -192,7 +195,7 @@ def _rows(folder: Path, manifest: manifests.Manifest, declared: TableSchema) -> 
 
 
 def _list_allowed_paths(folder: Path, manifest: manifests.Manifest) -> list[str]:
-    """Paths as they are, and as views name them."""
+    """Return paths as they are, and as views name them."""
     paths = {str(folder / file.path) for files in manifest.files.values() for file in files}
     return sorted(paths | {literal_glob(path) for path in paths})
 
@@ -211,8 +214,10 @@ def _check_files(folder: Path, manifest: manifests.Manifest) -> None:
 
 
 def _draw_no_progress(connection: duckdb.DuckDBPyConnection) -> None:
-    """DuckDB draws a progress bar on standard output where it takes the process for a person's. In Jupyter without
-    ipywidgets it draws none, and refuses the setting."""
+    """Turn off DuckDB's progress bar, which it draws on standard output if it takes the session for interactive.
+
+    In Jupyter without ipywidgets it draws none, and refuses the setting.
+    """
     with suppress(duckdb.InvalidInputException):
         connection.execute("SET enable_progress_bar = false")
 
@@ -231,7 +236,7 @@ _CLUSTER: Final = (
 
 
 def _glance(run: Run) -> Result:
-    """Return what is in a run; analyses nothing."""
+    """Return what is in a run, without analysing it."""
     sources = run.manifest.sources
     formats = ", ".join(sorted({source.format for source in sources}))
     events = sum(source.events for source in sources)
@@ -259,7 +264,7 @@ def _glance(run: Run) -> Result:
 
 
 def _near(run: Run) -> str:
-    """As seen from here, where that is shorter."""
+    """Return the path relative to the current folder if the run is below it, otherwise its address."""
     here = Path.cwd()
     is_below = run.path.is_relative_to(here) and run.address == str(run.path)
     return str(run.path.relative_to(here)) if is_below else run.address

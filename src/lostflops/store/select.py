@@ -33,7 +33,8 @@ _SUSPECT: Final = re.compile(r"copy|insert|update|delete|merge|serialized", re.I
 
 
 def may_change(query: str) -> bool:
-    """
+    """Return whether the query may change something, by its words.
+
     >>> may_change("select count(*) from events"), may_change("with x as (copy t to 'f') from x")
     (False, True)
     """
@@ -41,7 +42,7 @@ def may_change(query: str) -> bool:
 
 
 def check_stranger(query: str, connection: duckdb.DuckDBPyConnection) -> None:
-    """Raises `QueryError` unless the query reads the run's own tables only: others know where its files are."""
+    """Raise `QueryError` unless the query reads only the run's own tables: other tables show where its files are."""
     explained = EXPLAIN.match(query)
     if explained and explained["analyze"]:
         raise QueryError("EXPLAIN ANALYZE would show file names of this machine: use EXPLAIN")
@@ -57,7 +58,7 @@ def check_stranger(query: str, connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def check_reads(query: str, connection: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
-    """Raises `QueryError` unless the query is one SELECT over tables and harmless functions; gives its parts."""
+    """Raise `QueryError` unless the query is one SELECT over tables and harmless functions; return its parts."""
     explained = EXPLAIN.match(query)
     try:
         text = connection.execute("SELECT json_serialize_sql($1)", [query[explained.end() :] if explained else query])
@@ -84,7 +85,10 @@ def check_reads(query: str, connection: duckdb.DuckDBPyConnection) -> list[dict[
 
 
 def _check_table(item: dict[str, Any], hidden: set[str]) -> None:
-    """A name of a subquery (WITH) hides a table of the catalog in some places only, so that it may not be one's."""
+    """Raise unless it is a table of the run.
+
+    The name of a subquery (WITH) hides a table of the catalog only in some places, so it must not be the same name.
+    """
     *schema, name = (str(part).lower() for part in (item["catalog_name"], item["schema_name"], item["table_name"]))
     where = tuple(filter(None, schema))
     if (*where, name) not in _CATALOG and (where not in _OWN_SCHEMAS or name in hidden):

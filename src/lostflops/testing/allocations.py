@@ -23,7 +23,7 @@ _FIRST_ADDRESS = 0x7F00_0000_0000
 
 @dataclass(frozen=True, slots=True)
 class HeldBlock:
-    """What is there before the first step, and stays."""
+    """A block that exists before the first step, and stays."""
 
     address: int
     bytes: int
@@ -33,19 +33,22 @@ class HeldBlock:
 
 @dataclass(frozen=True, slots=True)
 class MemoryChange:
-    """An allocation, or with negative bytes a free, and what the allocator has given out and reserved after it."""
+    """An allocation or a free."""
 
     time: int
     thread: int
     address: int
     bytes: int
+    """Size; negative for a free."""
     allocated: int
+    """Bytes that the allocator has handed out afterwards."""
     reserved: int
+    """Bytes that it has reserved afterwards."""
 
 
 @dataclass(slots=True)
 class Allocator:
-    """Gives freed blocks out again to those that ask for as much."""
+    """An allocator that reuses freed blocks for requests of the same size."""
 
     held: list[HeldBlock] = field(default_factory=list)
     changes: list[MemoryChange] = field(default_factory=list)
@@ -83,7 +86,7 @@ class Allocator:
 
 
 def allocations(record: RankRecord, model: Model, layers: range) -> Allocator:
-    """`layers` are those of the rank's stage."""
+    """Return the memory of a rank; `layers` are those of its stage."""
     made = Allocator()
     weights = [kernel.dims for kernel in model.kernels if kernel.dims]
     for layer in layers:
@@ -98,7 +101,7 @@ def allocations(record: RankRecord, model: Model, layers: range) -> Allocator:
 
 
 class _StepBlocks:
-    """Ops in the order in which they begin."""
+    """Blocks of the ops, which are taken in the order in which they begin."""
 
     def __init__(self, made: Allocator, weights: int, updates: int) -> None:
         self._made = made
@@ -125,7 +128,8 @@ class _StepBlocks:
             self._update(event)
 
     def _end_backward(self, event: HostEvent) -> None:
-        """Its first product is the gradient of its input, which the next one reads, the second that of its weight."""
+        """End a backward op. Its first product is the gradient of its input, which the next op reads; the second is
+        that of its weight."""
         done = [self._kept.pop(event.sequence), *self._passed_on]
         self._passed_on, weight = self._products[:1], self._products[1:]
         if weight and self._weights_done < self._weights:
@@ -141,7 +145,7 @@ class _StepBlocks:
         self._passed_on = []
 
     def _update(self, event: HostEvent) -> None:
-        """Behind the last one gradients are set to None."""
+        """Update parameters; after the last update gradients are set to None."""
         self._updates_done += 1
         if self._updates_done % self._updates == 0:
             self._give(event.stop, event.thread, self._gradients)
@@ -153,6 +157,7 @@ class _StepBlocks:
 
 
 def _output(event: HostEvent) -> int:
-    """Bytes: of (m, k) times (k, n), or as many as an operand has; one element where no shape is recorded."""
+    """Return the bytes of an op's output: of (m, k) times (k, n), or as many as an operand has; one element if no shape
+    is recorded."""
     elements = event.dims[0] * event.dims[2] if event.dims else prod(event.shape)
     return elements * _ELEMENT[event.dtype]

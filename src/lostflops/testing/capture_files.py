@@ -36,7 +36,7 @@ _STACKS = {
 
 
 def write_captured(cluster: SyntheticCluster, folder: Path) -> None:
-    """Into a folder that is made if it is missing."""
+    """Write the capture of a cluster into a folder, which is created if it is missing."""
     folder.mkdir(parents=True, exist_ok=True)
     for trace in cluster.generate().traces:
         rank = trace.record.rank
@@ -79,7 +79,7 @@ def _records(cluster: SyntheticCluster, trace: Trace) -> Iterator[dict[str, Any]
 
 
 def phases(record: RankRecord, times: range) -> Iterator[tuple[int, str]]:
-    """What the training thread does at these times; between two ops it is still at the first."""
+    """Yield the phase of the training thread at these times; between two ops it is still in the first."""
     events = [event for event in record.host_events if event.category == "cpu_op"]
     starts = [event.start for event in events]
     for time in times:

@@ -17,10 +17,12 @@ from .truth import StragglerTruth, Truth, collective_truth, lost_records, rank_t
 
 @dataclass(frozen=True)
 class Generated:
-    """What a cluster did: `traces` as a profiler would have recorded them, and the `truth`, found when asked for."""
+    """Result of a cluster."""
 
     traces: Traces
+    """Traces as a profiler would have recorded them."""
     find_truth: Callable[[], Truth] = field(repr=False)
+    """Compute the truth, which is done when it is first asked for."""
 
     @cached_property
     def truth(self) -> Truth:
@@ -31,8 +33,7 @@ class Generated:
 class SyntheticCluster(SyntheticJob):
     """A training job on simulated accelerators: the same declaration and seed give the same bytes.
 
-    Ranks are tensor_parallel x data x pipeline_parallel, and what is left over for data is data parallel.
-    Steps are numbered from `first_step`, and steps in losses and stragglers use the same numbers.
+    The ranks that tensor_parallel x pipeline_parallel leave over are data parallel.
 
     >>> from lostflops.testing import Straggler, SyntheticCluster
     >>> run = SyntheticCluster(ranks=4, stragglers=(Straggler(2, "slow_kernels", factor=1.5),)).generate()
@@ -43,10 +44,7 @@ class SyntheticCluster(SyntheticJob):
     2
 
     Modelled: host and device queues, streams, collectives that wait for all members, stalls of the host. Not
-    modelled: see `lostflops.testing.simulate`. With `compute_streams=2` weight gradients run on a stream of their own.
-    `kernel_gap` is the time a stream needs between two of its events. `comm_streams` are those that reduce gradients.
-    `sharding` is a stage of ZeRO; at 3 units, which are buckets, are gathered `prefetch` ahead. Not `synchronous`, a
-    rank reduces gradients without waiting for others.
+    modelled: see `lostflops.testing.simulate`.
     """
 
     def generate(self) -> Generated:
@@ -103,7 +101,7 @@ class SyntheticCluster(SyntheticJob):
 
 
 def _lose(record: RankRecord, lost: LostRecords, seed: int) -> None:
-    """Mark what the written trace will miss."""
+    """Mark the records that the written trace will lack."""
     events = record.device_events
     draws = np.random.default_rng([seed, record.rank, 1]).random((3, len(events)))
     no_metadata = set()

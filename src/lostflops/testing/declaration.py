@@ -22,18 +22,17 @@ def _require(holds: bool, message: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """One forward op of a layer and the kernel it launches.
-
-    With `dims` = (m, k, n) it is a matmul: its backward is two matmuls (input and weight gradient) of the
-    same duration and FLOPs. Without, it is elementwise and its backward is one kernel; its `shape`, where there is
-    one, is recorded with the op. `name` is the kernel's, where it is not the usual one.
-    """
+    """One forward op of a layer and the kernel that it launches."""
 
     duration: int
     dims: tuple[int, int, int] | None = None
+    """(m, k, n) of a matmul: its backward is two matmuls (input and weight gradient) of the same duration and FLOPs.
+    Without dims, the op is elementwise and its backward is one kernel."""
     op: str = ""
     name: str = ""
+    """Name of the kernel, if it is not the usual one."""
     shape: tuple[int, ...] = ()
+    """Shape of an elementwise op, which is recorded with the op; empty if none is."""
     dtype: Dtype = "bfloat16"
 
     def __post_init__(self) -> None:
@@ -48,11 +47,11 @@ class Kernel:
 
     @property
     def forward_op(self) -> str:
-        """As in `aten::mm`, without the namespace."""
+        """Name of the op without the namespace, as in `aten::mm`."""
         return self.op or ("mm" if self.dims else "mul")
 
     def scaled(self, factor: float) -> "Kernel":
-        """The same kernel on so many times the rows."""
+        """Return the same kernel on `factor` times as many rows."""
         dims = None if self.dims is None else (round(self.dims[0] * factor), *self.dims[1:])
         shape = (round(self.shape[0] * factor), *self.shape[1:]) if self.shape else ()
         return replace(self, duration=max(1, round(self.duration * factor)), dims=dims, shape=shape)
@@ -60,11 +59,8 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True)
 class HostCosts:
-    """What the host pays: each op is dispatch, then the launch call, then a tail; then Python before the next op.
-
-    A phase whose kernels are shorter than the sum is launch-bound. `jitter` is how dispatch and stalls
-    vary: the standard deviation of their logarithm.
-    """
+    """Costs of the host: each op is dispatch, then the launch call, then a tail; then Python before the next op. A
+    phase with kernels shorter than this sum is launch-bound."""
 
     dispatch: int = 2_000
     launch_call: int = 1_500
@@ -74,6 +70,7 @@ class HostCosts:
     launch_latency: int = 4_000
     sync_return: int = 2_000
     jitter: float = 0.0
+    """Variation of dispatch and stalls: the standard deviation of their logarithm."""
 
     def __post_init__(self) -> None:
         _require(
@@ -87,16 +84,15 @@ class HostCosts:
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """T(S) = alpha + factor * S / gbs, with factor 2(n-1)/n for a ring all-reduce and 1 for send/recv.
-
-    A group that spans hosts pays the `inter_` values. `jitter` is the standard deviation of the logarithm of T.
-    """
+    """Times of collectives: T(S) = alpha + factor * S / gbs, with factor 2(n-1)/n for a ring all-reduce and 1 for
+    send/recv. A group that spans hosts pays the `inter_` values."""
 
     alpha: int = 12_000
     gbs: int = 100
     inter_alpha: int = 25_000
     inter_gbs: int = 25
     jitter: float = 0.0
+    """Standard deviation of the logarithm of T."""
 
     def __post_init__(self) -> None:
         _require(
@@ -109,7 +105,7 @@ class Network:
         return alpha + 2 * (members - 1) * size // (members * gbs)
 
     def gather(self, size: int, members: int, across_hosts: bool) -> int:
-        """An all-gather or reduce-scatter: half of a ring all-reduce's bytes."""
+        """Return the time of an all-gather or reduce-scatter: half of a ring all-reduce's bytes."""
         alpha, gbs = self._level(across_hosts)
         return alpha + (members - 1) * size // (members * gbs)
 
@@ -126,30 +122,29 @@ class Network:
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """Losses to plant, per step. Planted is not lost: the host runs ahead of the device, which hides short stalls.
-
-    data           the training thread waits this long for its batch, at the start of the step
-    copy_bytes     host-to-device copy of the batch on the compute stream, before the first layer
-    pageable       it is of memory that is not pinned: slower, and the host waits for it
-    memset_bytes   a memset on the compute stream after it
-    sync           `.item()` this many times in the forward pass, at equal distances; once is in the middle
-    compile        the first forward pass is compiled for this long before it runs
-    alloc          allocator retry in the middle of the backward pass: drains the device, then takes this long
-    python         no op on the training thread for this long, before the last forward layer
-    launch_factor  forward ops cost the host this many times more
-    """
+    """Losses to plant, per step. A planted loss may cost less than its time: the host runs ahead of the device, which
+    hides short stalls."""
 
     data: int = 0
+    """The training thread waits this long for its batch, at the start of the step."""
     copy_bytes: int = 0
+    """Host-to-device copy of the batch on the compute stream, before the first layer."""
     memset_bytes: int = 0
+    """A memset on the compute stream, after the copy."""
     sync: int = 0
+    """The forward pass calls `.item()` this many times, at equal distances; once is in the middle."""
     alloc: int = 0
+    """Allocator retry in the middle of the backward pass: it drains the device, then takes this long."""
     python: int = 0
+    """The training thread runs no op for this long, before the last forward layer."""
     launch_factor: int = 1
+    """Forward ops cost the host this many times as much."""
     steps: tuple[int, ...] | None = None
     ranks: tuple[int, ...] | None = None
     pageable: bool = False
+    """The copied memory is not pinned: the copy is slower, and the host waits for it."""
     compile: int = 0
+    """The first forward pass is compiled for this long before it runs."""
 
     def __post_init__(self) -> None:
         amounts = (self.data, self.copy_bytes, self.memset_bytes, self.alloc, self.python, self.sync, self.compile)
@@ -162,13 +157,14 @@ class Losses:
 
 @dataclass(frozen=True, slots=True)
 class Straggler:
-    """One slow rank. `factor` drives slow_kernels, more_work (more kernels) and larger_batch (larger ones), `delay` the
-    other causes."""
+    """One slow rank."""
 
     rank: int
     cause: Cause
     factor: float = 1.0
+    """Size of slow_kernels, more_work (more kernels) and larger_batch (larger kernels)."""
     delay: int = 0
+    """Size of the other causes, in ns."""
     steps: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
@@ -184,7 +180,7 @@ class Straggler:
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """What a host's clock shows: true time + offset + drift, in whole nanoseconds."""
+    """A host's clock, which shows true time + offset + drift, in whole nanoseconds."""
 
     offset: int = 0
     drift_ppm: float = 0.0
@@ -198,12 +194,14 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class LostRecords:
-    """Share (0 to 1) of records that the written trace misses: device events, launch calls, and collective
-    metadata (the kernel's arguments and its `record_param_comms` together)."""
+    """Shares (0 to 1) of records that the written trace lacks."""
 
     kernels: float = 0.0
+    """Device events."""
     launches: float = 0.0
+    """Launch calls."""
     metadata: float = 0.0
+    """Metadata of collectives (the kernel's arguments and its `record_param_comms` together)."""
 
     def __post_init__(self) -> None:
         for share in (self.kernels, self.launches, self.metadata):
@@ -212,10 +210,8 @@ class LostRecords:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """The work of one rank (one pipeline stage): equal layers, then an optimizer. Ring all-reduce of the gradients
-    in `buckets`, the first ones overlapped with the backward pass; the first one holds `first_bucket` layers, or as
-    many as the others where that is 0. A bucket is reduced in `pieces`. An optimizer that is not `fused` runs other
-    kernels, inside of an annotation: over lists of tensors, or without `foreach` one tensor after the other."""
+    """The work of one rank (one pipeline stage): equal layers, then an optimizer. Gradients are reduced by ring
+    all-reduce."""
 
     layers: int = 4
     kernels: tuple[Kernel, ...] = field(
@@ -226,10 +222,15 @@ class Model:
     gradient_bytes: int = 2_000_000
     activation_bytes: int = 1_000_000
     buckets: int = 2
+    """Number of gradient buckets; the first ones overlap with the backward pass."""
     first_bucket: int = 0
+    """Number of layers in the first bucket; 0 if it has as many as the others."""
     fused: bool = True
+    """If false, the optimizer runs other kernels, inside of an annotation."""
     foreach: bool = True
+    """An optimizer that is not fused works on lists of tensors; if false, on one tensor after the other."""
     pieces: int = 1
+    """A bucket is reduced in this many pieces."""
 
     def __post_init__(self) -> None:
         _require(self.layers >= 1 and bool(self.kernels), "a model needs a layer with a kernel")

@@ -6,14 +6,14 @@ from .declaration import Clock, Kernel, Losses, Model, Network, Straggler
 RANKS_PER_HOST = 4
 TOKENS, WIDTH = 4096, 2048
 FLOP_PER_NS = 620_000
-"""Of matrix products: what an H100 reaches in bf16 with good shapes."""
+"""Rate of matrix products that an H100 reaches in bf16 with good shapes."""
 SLOW = 1.5
 LATE_STEP, LATE_NS = 5, 37_000_000
 
 
 def demo_cluster(ranks: int) -> SyntheticCluster:
-    """Declare a transformer in two stages on nodes of four, whose clocks disagree. It reads its loss in every step, so
-    the host is never far ahead of the device and a long wait for data shows."""
+    """Declare a transformer in two stages on nodes of four ranks, with clocks that disagree. It reads its loss in every
+    step, so that the host is never far ahead of the device and a long wait for data shows."""
     hosts = -(-ranks // RANKS_PER_HOST)
     late = (Straggler(rank, "late_data", delay=LATE_NS, steps=(LATE_STEP,)) for rank in range(ranks))
     return SyntheticCluster(

@@ -12,10 +12,12 @@ from .records import DeviceEvent, RankRecord
 
 @dataclass(frozen=True, slots=True)
 class DeviceWindow:
-    """`kernels` counts communication kernels too; `copies` are memcpy and memset."""
+    """Device totals of one trace."""
 
     kernels: int
+    """Number of kernels, including communication kernels."""
     copies: int
+    """Number of memcpy and memset events."""
     comm_kernels: int
     window_ns: int
     busy_ns: int
@@ -51,7 +53,7 @@ def device_window(record: RankRecord, clock: Clock) -> DeviceWindow:
 
 
 def _measure_union(events: Iterable[DeviceEvent], clock: Clock) -> int:
-    """Nanoseconds in the union of the events."""
+    """Return the nanoseconds in the union of the events."""
     total, reached = 0, None
     for event in sorted(events, key=lambda event: event.start):
         start, stop = clock.read(event.start), clock.read(event.stop)

@@ -66,7 +66,7 @@ class SyntheticHost:
 
     @contextmanager
     def frame(self, name: str) -> Iterator[None]:
-        """A function of Python, where stacks are recorded: `file.py(line): function`."""
+        """Record a Python function, if stacks are recorded: `file.py(line): function`."""
         if not self._stacks:
             yield
             return
@@ -86,7 +86,7 @@ class SyntheticHost:
         )
 
     def call(self, name: str, cost: int) -> HostEvent:
-        """A runtime call; the caller may push its end back when it turns out to block."""
+        """Record a runtime call; the caller may move its end later if it blocks."""
         self._correlation += 1
         enclosing = self._open_ops[-1].external_id if self._open_ops else 0
         event = HostEvent(
@@ -118,7 +118,7 @@ class SyntheticHost:
         size: int = 0,
         collective: SyntheticCollective | None = None,
     ) -> DeviceEvent:
-        """Queue device work launched by `call`: behind the stream's last event and after `needs`."""
+        """Queue device work launched by `call`: after the stream's last event and after `needs`."""
         call.launches = True
         self.record.launch_starts.append(call.start)
         event = DeviceEvent(

@@ -13,15 +13,14 @@ Schedule = Literal["1f1b", "gpipe"]
 
 @dataclass(frozen=True)
 class SyntheticJob:
-    """Ranks, model, costs and faults; `SyntheticCluster` runs it. With `recompute` forward ops of each layer run once
-    more before its backward ones. Stages have `stage_layers`, or all as many as the model. Gradients are reduced in the
-    backward pass of the last microbatch, with `reduce_always` of each, without `overlap` by the main thread after it.
-    `stacks` are Python's functions, `annotations` what PyTorch writes around passes by itself, `memory` allocations."""
+    """Ranks, model, costs and faults of a job; `SyntheticCluster` runs it."""
 
     ranks: int = 8
+    """Number of ranks: tensor_parallel x data parallel x pipeline_parallel."""
     ranks_per_host: int = 8
     steps: int = 3
     first_step: int = 10
+    """Number of the first step; steps in losses and stragglers use the same numbers."""
     model: Model = field(default_factory=Model)
     host: HostCosts = field(default_factory=HostCosts)
     network: Network = field(default_factory=Network)
@@ -30,19 +29,32 @@ class SyntheticJob:
     microbatches: int = 1
     schedule: Schedule = "1f1b"
     compute_streams: int = 1
+    """With 2, weight gradients run on a stream of their own."""
     comm_streams: int = 1
+    """Number of streams that reduce gradients."""
     sharding: int = 0
+    """Stage of ZeRO; at stage 3 units, which are buckets, are gathered."""
     prefetch: int = 1
+    """Number of units that are gathered ahead."""
     synchronous: bool = True
+    """If false, a rank reduces gradients without waiting for others."""
     kernel_gap: int = 0
+    """Time that a stream needs between two of its events, in ns."""
     noise: float = 0.01
     recompute: bool = False
+    """Forward ops of each layer run again before its backward ops."""
     stage_layers: tuple[int, ...] = ()
+    """Number of layers of each stage; if empty, all have as many as the model."""
     overlap: bool = True
+    """If false, the main thread reduces gradients after the backward pass."""
     reduce_always: bool = False
+    """Reduce gradients in the backward pass of each microbatch, not only of the last."""
     stacks: bool = False
+    """Record Python functions."""
     annotations: bool = False
+    """Record the annotations that PyTorch itself writes around passes."""
     memory: bool = False
+    """Record allocations."""
     losses: Losses = field(default_factory=Losses)
     stragglers: tuple[Straggler, ...] = ()
     clocks: Mapping[int, Clock] = field(default_factory=dict)
@@ -79,7 +91,7 @@ class SyntheticJob:
         return layout(self.ranks, self.tensor_parallel, self.pipeline_parallel)
 
     def layers_of(self, rank: int) -> range:
-        """Those of its stage."""
+        """Return the layers of a rank's stage."""
         stages = self.stage_layers or (self.model.layers,) * self.pipeline_parallel
         stage = self.topology.places[rank].stage
         first = sum(stages[:stage])

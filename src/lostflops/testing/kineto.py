@@ -19,10 +19,10 @@ from .records import AUTOGRAD, MAIN, DeviceEvent, HostEvent, RankRecord, Synthet
 from .topology import ProcessGroup
 
 BASE_TIME = 1_759_300_074_000_000_000
-"""Unix time that the stamps of the file count from."""
+"""Unix time that the time stamps of the file count from, in ns."""
 
 TRUE_TIME_ZERO = 5_000_000_000_000_000
-"""Where true time 0 lies after BASE_TIME, on a clock without offset."""
+"""Time of true time 0 after BASE_TIME on a clock without offset, in ns."""
 
 _CALLBACK_IDS = {
     "cudaStreamWaitEvent": 147,
@@ -40,7 +40,7 @@ _SCALAR_TYPES: dict[Dtype, str] = {"bfloat16": "c10::BFloat16", "float32": "floa
 
 
 def microseconds(ns: int) -> str:
-    """Exact decimal microseconds.
+    """Format a time as exact decimal microseconds.
 
     >>> microseconds(1_234_005)
     '1234.005'
@@ -50,7 +50,7 @@ def microseconds(ns: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """The trace of one rank; text is made when asked for."""
+    """The trace of one rank; its text is made when asked for."""
 
     record: RankRecord
     clock: Clock
@@ -63,11 +63,12 @@ class Trace:
     allocated: tuple[MemoryChange, ...] = ()
 
     def stamp(self, true_time: int) -> int:
-        """`ts` of an instant, in nanoseconds after `BASE_TIME`."""
+        """Return `ts` of an instant, in nanoseconds after `BASE_TIME`."""
         return TRUE_TIME_ZERO + self.clock.read(true_time)
 
     def name(self, *, host_names: bool = False) -> str:
-        """Of its file. With `host_names` as `tensorboard_trace_handler` makes it: host, process and time."""
+        """Return the name of its file. With `host_names`, as `tensorboard_trace_handler` makes it: host, process and
+        time."""
         rank = self.record.rank
         stem = f"host{self.host}_{process_id(rank)}.{BASE_TIME + self.stamp(0)}" if host_names else f"rank{rank}"
         return f"{stem}.pt.trace.json"
@@ -108,9 +109,9 @@ class Traces(Sequence[Trace]):
     by_rank: tuple[Trace, ...]
 
     def write(self, folder: Path | str, *, gzip: bool = False, host_names: bool = False) -> list[Path]:
-        """Write `rank{R}.pt.trace.json` (`.gz`) for every rank into `folder`, which is made if missing.
+        """Write `rank{R}.pt.trace.json` (`.gz`) for every rank into `folder`, which is created if missing.
 
-        With `host_names` the name tells the host (`host{H}_{process}.{time}.pt.trace.json`), and ranks of one host
+        With `host_names`, the name contains the host (`host{H}_{process}.{time}.pt.trace.json`), and ranks of one host
         are known to share a clock.
         """
         folder = Path(folder)
@@ -223,7 +224,7 @@ class _EventWriter:
 
 @lru_cache(maxsize=1024)
 def _input_args(dims: tuple[int, int, int] | None, shape: tuple[int, ...], dtype: Dtype) -> str:
-    """Of two operands: those of a matmul, or two of one shape."""
+    """Return the arguments of an op with two operands: those of a matmul, or two of one shape."""
     if dims is None and not shape:
         return ""
     shapes = [list(shape)] * 2 if dims is None else [[dims[0], dims[1]], [dims[1], dims[2]]]
@@ -237,7 +238,7 @@ def _input_args(dims: tuple[int, int, int] | None, shape: tuple[int, ...], dtype
 
 @lru_cache(maxsize=4096)
 def _rank_list(ranks: tuple[int, ...]) -> str:
-    """As torch prints it: of more than 30 members only the first 29 and the last are shown."""
+    """Format ranks as torch prints them: of more than 30 members, only the first 29 and the last are shown."""
     if len(ranks) <= 30:
         return f"[{', '.join(map(str, ranks))}]"
     return f"[{', '.join(map(str, ranks[:29]))}, ..., {ranks[-1]}]"

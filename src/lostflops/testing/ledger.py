@@ -37,16 +37,18 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """[start, stop) on one line; `late_rank` is who is waited for on `comm.wait` and `comm.bubble`, else -1."""
+    """A piece [start, stop) of the window on one line."""
 
     start: int
     stop: int
     line: str
     late_rank: int = -1
+    """Rank that is waited for on `comm.wait` and `comm.bubble`; -1 on other lines."""
 
 
 def step_edges(record: RankRecord) -> dict[int, Span]:
-    """Step k is [d_k, d_k+1), d_k the earliest start of what was launched in it; the last ends with its last event."""
+    """Return the edges of steps: step k is [d_k, d_k+1), where d_k is the earliest start of what was launched in it;
+    the last step ends with its last event."""
     starts: dict[int, int] = {}
     for event in record.device_events:
         starts[event.step] = min(event.start, starts.get(event.step, event.start))
@@ -57,7 +59,7 @@ def step_edges(record: RankRecord) -> dict[int, Span]:
 
 
 def segments(record: RankRecord) -> list[Segment]:
-    """The rank's whole window, in order and without holes."""
+    """Return the rank's whole window, in order and without holes."""
     edges = step_edges(record).values()
     begin, end = min(start for start, _ in edges), max(stop for _, stop in edges)
     enders: dict[int, DeviceEvent] = {}
@@ -77,7 +79,7 @@ def segments(record: RankRecord) -> list[Segment]:
 
 
 def _busy(record: RankRecord) -> list[Segment]:
-    """Sweep over device events; at each instant the first line of LINES that holds takes it."""
+    """Sweep over device events; each instant belongs to the first line of LINES that is active."""
     marks: dict[int, list[tuple[bool, int, str, int]]] = {}
     for key, event in enumerate(record.device_events):
         for start, stop, line, late_rank in _claims(event):
@@ -136,7 +138,8 @@ def _explain(record: RankRecord, start: int, stop: int, ender: DeviceEvent, late
 
 
 def _refill(record: RankRecord, start: int, launch: int) -> list[Span]:
-    """From the start of the gap to the first launch after the blocking call that emptied the device returned."""
+    """Return the span from the start of the gap to the first launch after the return of the blocking call that emptied
+    the device."""
     index = bisect_right(record.sync_spans, start, key=lambda span: span[0]) - 1
     if index < 0:
         return []
@@ -152,7 +155,7 @@ def _within(spans: Sequence[Span], start: int, stop: int) -> list[Span]:
 
 
 def _paint(start: int, stop: int, layers: Sequence[tuple[str, list[Span]]]) -> list[Segment]:
-    """The first layer that covers an instant takes it; what no layer covers is Python."""
+    """Give each instant to the first layer that covers it; instants without a layer are Python."""
     cuts = sorted({start, stop, *(edge for _, spans in layers for span in spans for edge in span)})
     result = []
     for begin, end in pairwise(cuts):

@@ -10,7 +10,7 @@ from .topology import ProcessGroup
 
 
 class SyntheticMeetings:
-    """Members meet by counting their calls, as NCCL does: nothing else tells them which collective is meant."""
+    """Collectives in which members meet by counting their calls, as in NCCL: nothing else identifies the collective."""
 
     def __init__(self, cluster: SyntheticJob) -> None:
         self._cluster = cluster

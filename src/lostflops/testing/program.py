@@ -48,7 +48,7 @@ ITEM_COPY = 1_500
 
 
 def microbatch_order(schedule: Schedule, stage: int, stages: int, microbatches: int) -> list[tuple[str, int]]:
-    """Forward ("F") and backward ("B") passes of a stage in the order in which it runs them.
+    """Return the forward ("F") and backward ("B") passes of a stage in the order in which it runs them.
 
     >>> microbatch_order("1f1b", stage=0, stages=2, microbatches=2)
     [('F', 0), ('F', 1), ('B', 0), ('B', 1)]
@@ -105,7 +105,7 @@ class TrainingLoop:
         self._optimize()
 
     def _delay(self, cause: str, planted: int) -> int:
-        """Nanoseconds of a loss in this step: what the whole cluster suffers, and what a straggler adds."""
+        """Return the nanoseconds of a loss in this step: that of the whole cluster, and that of a straggler."""
         rank, step = self._rank, self._host.step
         total = planted if self._cluster.losses.hit(rank, step) else 0
         total += sum(s.delay for s in self._cluster.stragglers if s.cause == cause and s.hit(rank, step))
@@ -188,7 +188,8 @@ class TrainingLoop:
         self._send(SEND_BACKWARD, self._place.stage - 1)
 
     def _forward_again(self, batch: int, layer: int) -> None:
-        """As a checkpointed layer does, without drawing noise; no FLOPs of the model."""
+        """Run a layer again as a checkpointed layer does, without drawing noise; its FLOPs are not those of the
+        model."""
         host = self._host
         done = host.record.flops[host.step]
         host.begin("CheckpointFunctionBackward", backward=True)
@@ -220,7 +221,7 @@ class TrainingLoop:
             self._awaited.append(self._gather(group, model.gradient_bytes * self._layers))
 
     def _layer_kernels(self) -> list[Kernel]:
-        """The layer's kernels; a straggler with more work repeats some of them, without drawing noise."""
+        """Return the layer's kernels; a straggler with more work repeats some of them, without drawing noise."""
         kernels = self._cluster.model.kernels
         rows = self._factor("larger_batch")
         if rows > 1:
@@ -309,7 +310,7 @@ class TrainingLoop:
         host.end()
 
     def _copy_pageable(self, size: int) -> Program:
-        """`batch.to(device)`: not from pinned memory, so that the call waits until all is copied."""
+        """Run `batch.to(device)` from memory that is not pinned, so that the call waits until all is copied."""
         host, costs = self._host, self._cluster.host
         for op in ("aten::to", "aten::_to_copy", "aten::copy_"):
             host.begin(op)
@@ -370,7 +371,7 @@ class TrainingLoop:
             host.end()
 
     def _allocate(self, delay: int) -> Program:
-        """The caching allocator gives its blocks back (cudaFree waits for the compute stream), then asks for more."""
+        """Let the caching allocator return its blocks (cudaFree waits for the compute stream), then ask for more."""
         if not delay:
             return
         host = self._host
@@ -391,7 +392,7 @@ class TrainingLoop:
             self._awaited.append(self._communicate(group, "all_reduce", size, group.ranks, stream=TENSOR, needs=needs))
 
     def _bucket_of(self) -> list[int]:
-        """The bucket of each layer; with sharded parameters also its unit."""
+        """Return the bucket of each layer; with sharded parameters it is also its unit."""
         model, layers = self._cluster.model, self._layers
         first, rest = model.first_bucket, max(1, layers - model.first_bucket)
         return [
@@ -400,8 +401,8 @@ class TrainingLoop:
         ]
 
     def _gather_units(self, order: range, layer: int) -> None:
-        """FSDP: where a unit begins, gather the one that is so far ahead, and wait for its own. A gathering waits for
-        what computed before, so that only so many units are held at once."""
+        """Gather units as FSDP does: when a unit begins, gather the one that is `prefetch` ahead, and wait for its own.
+        A gather waits for the compute before it, so that only this many units are held at once."""
         group = self._place.data
         if group is None or self._cluster.sharding != 3:
             return
@@ -424,7 +425,7 @@ class TrainingLoop:
         return self._communicate(group, "all_gather", size, group.ranks, stream=DATA, needs=needs)
 
     def _reduce_bucket(self, layer: int) -> None:
-        """DDP: when the last gradient of a bucket is ready, reduce it while the backward pass goes on."""
+        """Reduce a bucket as DDP does: when its last gradient is ready, while the backward pass goes on."""
         group, model = self._place.data, self._cluster.model
         if group is None:
             return

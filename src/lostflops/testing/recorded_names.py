@@ -42,7 +42,7 @@ LOOP_UPDATE = (
     ("aten::add_", _loop_kernel("at::native::CUDAFunctorOnSelf_add<float>", 2)),
     ("aten::addcdiv_", _loop_kernel("at::native::addcdiv_cuda_kernel(at::TensorIteratorBase&, c10::Scalar)", 4)),
 )
-"""AdamW on one tensor after the other: what it calls for each."""
+"""Ops and kernels that AdamW calls for each tensor, one tensor after the other."""
 
 COMPILING = ("dynamo", "entire_frame_compile", "_compile.compile_inner (dynamo_timed)", "backend_compile")
 TRAIN, TRAIN_STEP = "train.py(142): <module>", "train.py(71): train_step"

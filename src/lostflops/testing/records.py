@@ -15,7 +15,7 @@ CollectiveOp = Literal["all_reduce", "all_gather", "reduce_scatter", "send_recv"
 
 @dataclass(slots=True, eq=False)
 class SyntheticCollective:
-    """One operation of a group, shared by its members. Of a send/recv the first member sends."""
+    """One operation of a group, shared by its members. The first member of a send/recv sends."""
 
     group: ProcessGroup
     op: CollectiveOp
@@ -29,8 +29,9 @@ class SyntheticCollective:
     last_arrival: int = -1
     last_rank: int = -1
     before: "SyntheticCollective | None" = None
-    """The one that has the link before, where collectives share it; it is busy with a part of the duration."""
+    """The collective that has the link before this one, if collectives share it."""
     busy: int = 0
+    """Part of the duration in which the link is busy."""
     begun: int = -1
     waiting: "SyntheticCollective | None" = None
 
@@ -61,7 +62,7 @@ class HostEvent:
     collective: SyntheticCollective | None = None
     lost: bool = False
     parent: int = 0
-    """The function that called this one; both are known by their `external_id`."""
+    """Number (`external_id`) of the function that called this one."""
 
 
 @dataclass(slots=True, eq=False)
@@ -87,7 +88,7 @@ class DeviceEvent:
 
 @dataclass(slots=True, eq=False)
 class RankRecord:
-    """Everything one rank did. The lists of intervals are in time order and hold what the ledger asks for."""
+    """Everything that one rank did. The lists of intervals are in time order and have what the ledger needs."""
 
     rank: int
     host_events: list[HostEvent] = field(default_factory=list)

@@ -50,7 +50,7 @@ class _Engine:
             self._transfer(collective)
 
     def _transfer(self, collective: SyntheticCollective) -> None:
-        """Begin when all have arrived and the link is free."""
+        """Begin the transfer when all have arrived and the link is free."""
         before = collective.before
         if before is not None and before.begun < 0:
             before.waiting = collective

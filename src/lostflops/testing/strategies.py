@@ -10,7 +10,7 @@ Interval = tuple[int, int]
 
 
 def intervals(*, max_time: int = 1_000, allow_empty: bool = False) -> SearchStrategy[Interval]:
-    """[start, stop) in integer nanoseconds."""
+    """Return a strategy for [start, stop) in integer nanoseconds."""
     shortest = 0 if allow_empty else 1
     return st.integers(0, max_time - 1).flatmap(
         lambda start: st.tuples(st.just(start), st.integers(start + shortest, max_time))
@@ -20,12 +20,12 @@ def intervals(*, max_time: int = 1_000, allow_empty: bool = False) -> SearchStra
 def interval_sets(
     *, max_size: int = 20, max_time: int = 1_000, allow_empty: bool = False
 ) -> SearchStrategy[list[Interval]]:
-    """Any intervals in any order: overlapping, nested, touching, repeated."""
+    """Return a strategy for any intervals in any order: overlapping, nested, touching, repeated."""
     return st.lists(intervals(max_time=max_time, allow_empty=allow_empty), max_size=max_size)
 
 
 def disjoint_interval_sets(*, max_size: int = 20, max_gap: int = 100) -> SearchStrategy[list[Interval]]:
-    """Sorted intervals with a gap between any two: what a union looks like."""
+    """Return a strategy for sorted intervals with a gap between any two, as in a union."""
 
     def place(steps: list[Interval]) -> list[Interval]:
         result, position = [], 0
@@ -102,7 +102,8 @@ def _stragglers(ranks: int) -> SearchStrategy[tuple[Straggler, ...]]:
 
 @st.composite
 def small_clusters(draw: st.DrawFn, *, lost: bool = False) -> SyntheticCluster:
-    """Clusters of at most 8 ranks and 3 steps, of every parallelism and with any losses; milliseconds to generate."""
+    """Draw clusters of at most 8 ranks and 3 steps, of every parallelism and with any losses; they take milliseconds to
+    generate."""
     tensor, pipeline, data = draw(st.sampled_from(_SHAPES))
     ranks = tensor * pipeline * data
     ranks_per_host = draw(st.integers(1, ranks))

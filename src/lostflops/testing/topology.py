@@ -12,7 +12,7 @@ class ProcessGroup:
 
 @dataclass(frozen=True, slots=True)
 class MeshPlace:
-    """Where a rank stands, and the groups it communicates in; None where the group would be the rank alone."""
+    """Place of a rank, and the groups that it communicates in; None if the group would be the rank alone."""
 
     stage: int
     tensor: ProcessGroup | None

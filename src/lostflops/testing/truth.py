@@ -13,17 +13,16 @@ from .records import RankRecord, Simulation, SyntheticCollective
 
 @dataclass(frozen=True, slots=True)
 class StepTruth:
-    """One step of one rank. `lines` holds every line of the ledger and sums to stop - start.
-
-    `late_ranks` splits `comm.wait` by the rank that arrived last in the collective waited for: the messenger, even
-    where that rank had itself been held up in another group.
-    """
+    """One step of one rank."""
 
     step: int
     start: int
     stop: int
     lines: Mapping[str, int]
+    """Time on every line of the ledger; they sum to stop - start."""
     late_ranks: Mapping[int, int]
+    """`comm.wait` by the rank that arrived last in the collective that was waited for, even if that rank was itself
+    delayed in another group."""
     flops: int
 
     @property
@@ -33,8 +32,8 @@ class StepTruth:
 
 @dataclass(frozen=True, slots=True)
 class RankTruth:
-    """One rank, in true time. `own_*` values are the same instants read off its host's clock, which is what its
-    trace shows; without drift they differ by a constant, so that lines and walls are equal."""
+    """One rank, in true time. `own_*` values are the same instants on its host's clock, which its trace shows; without
+    drift they differ by a constant, so that lines and walls are equal."""
 
     rank: int
     host: int
@@ -74,45 +73,46 @@ class RankTruth:
 
 @dataclass(frozen=True, slots=True)
 class CollectiveTruth:
-    """One collective or send/recv. `arrivals`, `ends` and `seqs` are by rank, the times true.
-
-    `ordinal` counts from 0 within the group, for a send/recv within its (sender, receiver) pair. `seqs` count from
-    1 what each rank called in the group: equal on all ranks of a collective, not on both ends of a send/recv.
-    `transfer` is the time from the last arrival to the end.
-    """
+    """One collective or send/recv, in true time."""
 
     group: str
     op: str
     bytes: int
     members: tuple[int, ...]
     ordinal: int
+    """Number within the group from 0, or within its (sender, receiver) pair for a send/recv."""
     seqs: Mapping[int, int]
+    """Number from 1 of each rank's calls in the group: equal on all ranks of a collective, not on both ends of a
+    send/recv."""
     arrivals: Mapping[int, int]
+    """Arrival times by rank."""
     ends: Mapping[int, int]
+    """End times by rank."""
     late_rank: int
     transfer: int
+    """Time from the last arrival to the end."""
 
 
 @dataclass(frozen=True, slots=True)
 class StragglerTruth:
-    """`cost` is what the same run would save without it: the ranks' walls now, minus those of a rerun without.
-
-    `charged` is the `comm.wait` of the other ranks in collectives where it arrived last.
-    """
+    """A straggler and what it costs."""
 
     rank: int
     cause: Cause
     steps: tuple[int, ...] | None
     cost: int
+    """Time that the same run would save without it: the ranks' walls now, minus those of a rerun without it."""
     charged: int
+    """`comm.wait` of the other ranks in collectives where it arrived last."""
 
 
 @dataclass(frozen=True, slots=True)
 class LostRecord:
-    """A record missing from the written trace: `kernel`, `launch` or `metadata`, of this correlation."""
+    """A record that the written trace lacks."""
 
     rank: int
     kind: str
+    """`kernel`, `launch` or `metadata`."""
     correlation: int
 
 
@@ -136,7 +136,7 @@ class Truth:
 
 
 def total_wall(simulation: Simulation) -> int:
-    """Sum over ranks of the window of whole steps."""
+    """Return the sum over ranks of the window of whole steps."""
     edges = [list(step_edges(record).values()) for record in simulation.records]
     return sum(spans[-1][1] - spans[0][0] for spans in edges)
 
@@ -193,7 +193,8 @@ def collective_truth(collective: SyntheticCollective) -> CollectiveTruth:
 
 
 def event_counts(record: RankRecord) -> dict[str, int]:
-    """Events of each category that the rank's trace holds, lost records left out; arrows count once per end."""
+    """Return the number of events of each category in the rank's trace, without lost records; arrows count once per
+    end."""
     counts: Counter[str] = Counter()
     for event in record.host_events:
         if event.lost:

@@ -2,6 +2,7 @@
 
 import sys
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import duckdb
@@ -109,5 +110,6 @@ def test_a_rank_that_meets_nobody_on_its_clock_is_not_told_to_be_in_time():
         asked = Scope(WindowKind.STEPS, (0, 1, 2), ())
         fields = tuple(map(Field, "abcdef"))
         clock = Section("clocks", "", (), Table("clocks", "", fields, tuple((rank, *[0] * 5) for rank in range(3))))
-        assert by_step(made, asked, clock) == {(0, 1): 0.0, (1, 1): 0.0, (2, 1): 800.0}
-        assert by_rank(made, asked, clock) == {0: 0.0, 1: 0.0, 2: 800.0}
+        run = SimpleNamespace(rows=lambda query: made.execute(query).fetchall())
+        assert by_step(run, asked, clock) == {(0, 1): 0.0, (1, 1): 0.0, (2, 1): 800.0}
+        assert by_rank(run, asked, clock) == {0: 0.0, 1: 0.0, 2: 800.0}

@@ -84,6 +84,10 @@ def test_what_the_model_does_not_know() -> None:
     amd = parse_topology({"device": "MI300X", "gpus_per_host": 8}, "mi300x", "mi300x.toml")
     with pytest.raises(UnknownCost, match="calibrate"):
         ways("all_reduce", CommGroup(8), amd)
+    part = parse_topology(
+        {"device": "NVIDIA A100-SXM4-80GB MIG 3g.40gb", "gpus_per_host": 8, "scaleup_gbs": 300}, "mig", "mig.toml"
+    )
+    assert ways("all_reduce", CommGroup(8), part)
 
 
 LOGS = {

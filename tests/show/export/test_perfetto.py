@@ -189,7 +189,7 @@ def test_overlaps_are_kept_exactly(lengths):
     spread = SpreadSlices(packets, TrackPlace(1, "lane", 5, "lane"), iter(range(2, 100)))
     for at, (start, stop) in enumerate(slices):
         edges = times(np.array([start, stop]))
-        body = packets.named(f"{at}") + packets.of_category("kernel")
+        body = packets.encode_name(f"{at}") + packets.of_category("kernel")
         spread.add(start, stop, (edges[0], edges[1]), body)
     spread.close()
     found = decode(stream.getvalue())
@@ -205,7 +205,7 @@ def test_slices_that_nest_need_one_track():
     spread = SpreadSlices(packets, TrackPlace(1, "lane", 5), iter(range(2, 100)))
     for start, stop in ((0, 10), (0, 4), (4, 10), (5, 6), (10, 12)):
         edges = times(np.array([start, stop]))
-        spread.add(start, stop, (edges[0], edges[1]), packets.named("x") + packets.of_category("y"))
+        spread.add(start, stop, (edges[0], edges[1]), packets.encode_name("x") + packets.of_category("y"))
     assert packets.tracks == 1
     spread.add(11, 14, (b"\x0b", b"\x0e"), b"")
     assert packets.tracks == 2

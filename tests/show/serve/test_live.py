@@ -17,8 +17,8 @@ def test_what_is_tried_later_is_what_is_tried_first(tmp_path: Path) -> None:
     live = LivePage(path)
     changes = [("recompute", "layers.0")]
     try:
-        asyncio.run(live.tried([]))
-        later = asyncio.run(live.tried(changes))
+        asyncio.run(live.try_changes([]))
+        later = asyncio.run(live.try_changes(changes))
     finally:
         live.close()
     with Run.open(path) as run:

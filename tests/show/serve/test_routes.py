@@ -142,7 +142,7 @@ def test_a_bug_is_not_shown_to_the_page(server: Server, monkeypatch, capsys) -> 
     async def broken(*_):
         raise RuntimeError("a secret of the inside")
 
-    monkeypatch.setattr(server.live, "tried", broken)
+    monkeypatch.setattr(server.live, "try_changes", broken)
     answer = server.ask("POST", "/api/whatif", json={"changes": []})
     assert answer.status_code == 500
     assert "secret" not in answer.text

@@ -21,7 +21,7 @@ _NUMBERS: Final = tuple(name for name in Arrivals.__slots__ if name != "basis")
 
 
 class Aligned:
-    """Clocks and meetings of a run; `collectives` is a relation, `hosts` names every rank of the run."""
+    """Clocks and meetings of a run."""
 
     def __init__(
         self,
@@ -31,6 +31,7 @@ class Aligned:
         hosts: Mapping[int, str | None],
         readings: Readings | None = None,
     ) -> None:
+        """Match the calls in the relation `collectives`, and align the clocks; `hosts` names every rank of the run."""
         ranks = np.array(sorted(hosts), np.int64)
         self._matched = match(read_calls(query, collectives), sizes, hosts)
         if not all(channel.is_numbered for channel in self._matched.channels):
@@ -56,7 +57,7 @@ class Aligned:
         }
 
     def arrivals(self) -> Iterator[tuple[list[int], Columns]]:
-        """Stretches of ranks, with their rows."""
+        """Yield the rows of some ranks at a time, with these ranks."""
         for part in arrivals(self._matched, self._told):
             numbers: dict[str, ColumnData] = {name: getattr(part, name) for name in _NUMBERS}
             columns = {**numbers, "basis": TextColumn(part.basis.astype(np.uint32), BASES)}
@@ -71,7 +72,7 @@ class Aligned:
 
 
 def _surest(matched: Matched, ranks: npt.NDArray[np.int64], hosts: Mapping[int, str | None]) -> Clocks:
-    """Clocks by the calls that are surest to belong together, as long as they tie all ranks."""
+    """Estimate clocks from the calls that most certainly belong together and still tie all ranks."""
     for chosen in (
         [channel for channel in matched.channels if channel.is_numbered],
         [channel for channel in matched.channels if not channel.is_p2p],
@@ -83,7 +84,7 @@ def _surest(matched: Matched, ranks: npt.NDArray[np.int64], hosts: Mapping[int, 
 
 
 def _again(matched: Matched, told: Clocks, sizes: Mapping[str, int]) -> Matched:
-    """Match once more with all stamps on the common clock: what two ranks alone could not tell, all together can."""
+    """Match again with all times on the common clock: this resolves what two ranks alone could not."""
     calls = matched.calls
     place = told.place(calls.rank)
     tied = told.tied[place]

@@ -40,7 +40,7 @@ def clock_of(run: Run) -> Section:
 
 
 def clock_notes(run: Run, clock: Section) -> Iterator[str]:
-    """How far arrivals of different ranks can be compared, and what is missing for it."""
+    """Yield how far arrivals of different ranks can be compared, and what is missing for it."""
     rows = clock.table.rows
     if not rows:
         yield "The run has no common clock, so waits and transfers cannot be separated: ingest its traces again."

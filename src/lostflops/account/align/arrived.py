@@ -25,14 +25,16 @@ _UNKNOWN: Final = "unknown group"
 
 @dataclass(frozen=True, slots=True)
 class RankWaits:
-    """How long ranks waited in events: those that did, in order of both. They may be millions, and are no objects."""
+    """Waits of ranks in events, only those above 0, sorted by both; columns, because there may be millions."""
 
     rank: Numbers
     event: Numbers
     wait: Numbers
+    """In ns."""
 
     def of(self, rank: Numbers, event: Numbers) -> Numbers:
-        """
+        """Return the wait of each pair of rank and event, in ns; 0 if it did not wait.
+
         >>> waits = RankWaits(np.array([0, 0, 2]), np.array([3, 5, 1]), np.array([70, 80, 90]))
         >>> waits.of(np.array([2, 0, 0, 1]), np.array([1, 5, 7, 3])).tolist()
         [90, 80, 0, 0]
@@ -47,11 +49,12 @@ class RankWaits:
 
 @dataclass(frozen=True, slots=True)
 class ArrivalSizes:
-    """Meetings of a run, most waiting first, and how many came to each: the same for every window, so a live page keeps
-    them."""
+    """Meetings of a run and their sizes: the same for every window, so a live page keeps them."""
 
     meeting: Numbers
+    """Meetings, most waiting first."""
     came: Numbers
+    """Number of ranks that came to each."""
 
     @classmethod
     def of(cls, run: Run) -> ArrivalSizes:
@@ -62,7 +65,8 @@ class ArrivalSizes:
         return cls(np.asarray(found["meeting"], np.int64), np.asarray(found["came"], np.int64))
 
     def among(self, meetings: Numbers) -> ArrivalSizes:
-        """
+        """Return only these meetings, in the same order.
+
         >>> ArrivalSizes(np.array([7, 2, 5]), np.array([1, 2, 3])).among(np.array([5, 7])).meeting.tolist()
         [7, 5]
         """
@@ -79,7 +83,7 @@ def read_arrivals(
     most: int = MOST_ARRIVALS,
     sizes: ArrivalSizes | None = None,
 ) -> tuple[Meetings, RankWaits]:
-    """Meetings that one of the ranks came to within the stretch, and how long these ranks waited in each event."""
+    """Read the meetings that one of the ranks came to within the stretch, and how long they waited in each event."""
     chosen = f"rank in ({', '.join(map(str, ranks))}) and event is not null"
     near = f"arrived < {asked.stop} and arrived > {asked.start} - (select max(stop - start) from collectives)"
     touched = run.columns(f"select distinct meeting from arrivals where {chosen} and {near}")["meeting"]

@@ -13,7 +13,7 @@ Ns = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.integer]
 Flags = npt.NDArray[np.bool_]
 Query = Callable[[str], Mapping[str, npt.NDArray[Any]]]
-"""SQL to columns."""
+"""A function from SQL to columns."""
 
 SEND: Final = "send"
 RECV: Final = "recv"
@@ -28,19 +28,20 @@ _TYPES: Final = {
     **dict.fromkeys(("event", "size", "seq", "start", "stop"), np.int64),
     "on_host": np.bool_,
 }
-"""Ten million calls must fit."""
+"""Small types, because ten million calls must fit in memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectiveCalls:
-    """One row per call and rank, in order of rank and start. Unknown numbers are -1; `group` is an index into `groups`,
-    `op` into `ops`."""
+    """Calls of all ranks, a row per call and rank, in order of rank and start; unknown numbers are -1."""
 
     rank: Codes
     event: Codes
     lane: Codes
     group: Codes
+    """Index into `groups`."""
     op: Codes
+    """Index into `ops`."""
     size: Codes
     seq: Codes
     peer: Codes
@@ -55,13 +56,13 @@ class CollectiveCalls:
         return int(self.rank.size)
 
     def having(self, ops: frozenset[str]) -> Flags:
-        """Which rows are of one of these operations."""
+        """Return which rows are of one of these operations."""
         wanted = np.array([op in ops for op in self.ops] or [False], np.bool_)
         return (self.op >= 0) & wanted[self.op]
 
 
 def read_calls(query: Query, collectives: str) -> CollectiveCalls:
-    """The calls in a relation with the columns of table `collectives`, read some ranks at a time."""
+    """Read the calls of a relation with the columns of table `collectives`, some ranks at a time."""
     groups = _texts(query, f"select distinct group_id as text from {collectives} where group_id is not null order by 1")
     ops = _texts(query, f"select distinct op as text from {collectives} where op is not null order by 1")
     counts = query(f"select rank, count(*) as n from {collectives} where {_USABLE} group by rank order by rank")
@@ -78,7 +79,7 @@ def read_calls(query: Query, collectives: str) -> CollectiveCalls:
 
 
 def _ranges(ranks: npt.NDArray[Any], counts: npt.NDArray[Any]) -> Iterator[tuple[int, int]]:
-    """First and last rank of stretches with about so many rows as are read at once."""
+    """Yield first and last rank of stretches with about `ROWS_AT_ONCE` rows."""
     stretch = np.cumsum(counts) // ROWS_AT_ONCE
     for number in np.unique(stretch).tolist():
         own = ranks[stretch == number]
@@ -103,7 +104,7 @@ def _texts(query: Query, sql: str) -> tuple[str, ...]:
 
 
 def _codes(texts: tuple[str, ...]) -> str:
-    """A relation of each text with its place."""
+    """Return a relation of each text with its index."""
     if not texts:
         return "select null::varchar as text, 0 as code where false"
     listed = ", ".join("'" + text.replace("'", "''").replace("{", "{{").replace("}", "}}") + "'" for text in texts)

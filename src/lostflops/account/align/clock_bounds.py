@@ -24,7 +24,7 @@ _TRUSTED: Final = 0.75
 
 
 class Bounds:
-    """Latest starts and earliest ends of each clock in each meeting, as corrections of the estimate see them."""
+    """Latest starts and earliest ends of each clock in each meeting, relative to the estimated clocks."""
 
     def __init__(self, matched: Matched, channels: ClockMembers, guess: Clocks, readings: Readings) -> None:
         self._clocks = int(guess.clock.max(initial=-1)) + 1
@@ -43,7 +43,10 @@ class Bounds:
     def _of(
         self, calls: CollectiveCalls, guess: Clocks, channel: Channel, places: Codes
     ) -> tuple[Codes, Floats, Floats] | None:
-        """Clocks, and per clock and meeting the latest start and the earliest end; infinite where there is none."""
+        """Return clocks, and per clock and meeting the latest start and the earliest end; infinite if there is none.
+
+        None if no call bounds a clock.
+        """
         rows = channel.rows
         binds = (rows >= 0) & (True if channel.is_p2p else self._usable[rows])
         binds &= binds.sum(axis=0) > 1
@@ -62,7 +65,7 @@ class Bounds:
         return clock[edges], np.maximum.reduceat(starts[order], edges), np.minimum.reduceat(ends[order], edges)
 
     def _of_readings(self, readings: Readings, guess: Clocks) -> list[tuple[Codes, Floats, Floats]]:
-        """A reading is a transfer of which only the sender's start and the receiver's end are known."""
+        """Return bounds from readings: transfers with only the sender's start and the receiver's end known."""
         known = np.isin(readings.rank, guess.ranks) & np.isin(readings.sender, guess.ranks)
         to, of = guess.place(readings.rank[known]), guess.place(readings.sender[known])
         arrived = guess.to_reference(to, readings.arrived[known]) - guess.instant
@@ -81,7 +84,7 @@ class Bounds:
     def _flat(
         self, parts: list[tuple[Codes, Floats, Floats]]
     ) -> tuple[tuple[Codes, Codes, Floats], tuple[Codes, Codes, Floats], int]:
-        """Starts and ends as lists of meeting, clock and time, with what drift and skew leave open already granted."""
+        """Return starts and ends as lists of meeting, clock and time, already widened by possible drift and skew."""
         starts: list[tuple[Codes, Codes, Floats]] = []
         ends: list[tuple[Codes, Codes, Floats]] = []
         first = 0
@@ -98,8 +101,10 @@ class Bounds:
         return _concat_rows(starts), _concat_rows(ends), first
 
     def follow(self, home: int, *, times_count: bool = True) -> tuple[Floats, Floats, bool]:
-        """Least and largest correction of each clock, the home clock's being 0; and whether the bounds agree. If times
-        do not count, the finite ones tell which clocks are bounded at all."""
+        """Return the least and the largest correction of each clock (home clock: 0), and whether the bounds agree.
+
+        Without `times_count`, finite corrections only show which clocks are bounded at all.
+        """
         low, high = np.full(self._clocks, -np.inf), np.full(self._clocks, np.inf)
         if not self._clocks:
             return low, high, True
@@ -122,8 +127,10 @@ class Bounds:
         return low, high, False
 
     def drop_impossible(self, home: int) -> None:
-        """Leave out meetings that the estimate already contradicts: calls that were taken for one and are not. A clock
-        that loses a quarter of its own so is left out as well: nobody knows which were right."""
+        """Leave out meetings that the estimate contradicts: calls that were wrongly matched.
+
+        A clock that loses a quarter of its records is left out as well: it is unknown which of them were right.
+        """
         latest, earliest = np.full(self._meetings, -np.inf), np.full(self._meetings, np.inf)
         np.maximum.at(latest, self._starts[0], self._starts[2])
         np.minimum.at(earliest, self._ends[0], self._ends[2])
@@ -134,7 +141,7 @@ class Bounds:
         self._starts, self._ends = (_select_rows(rows, trusted[rows[1]]) for rows in (self._starts, self._ends))
 
     def _records(self) -> Codes:
-        """Of each clock."""
+        """Count the records of each clock."""
         return np.bincount(np.concatenate((self._starts[1], self._ends[1])), minlength=self._clocks)
 
 

@@ -21,11 +21,11 @@ _MOST_MOVES: Final = 32
 _LEAST_MOVE: Final = 1_000.0
 _PAIR: Final = 2
 SAMPLE: Final = 33
-"""Members of a large group whose ends tell when a meeting ended."""
+"""Number of members of a large group whose ends show when a meeting ended."""
 
 
 def estimate(matched: Matched, own: Codes, channels: ClockMembers, home: int) -> dict[int, Shift]:
-    """How far each clock that is tied to the home clock is ahead of it, from the ends of shared meetings."""
+    """Estimate how far each clock that is tied to the home clock is ahead of it, from the ends of shared meetings."""
     stop = matched.calls.stop
     placed = {home: Shift(0.0, 0.0, 0)}
     order = sorted(channels, key=lambda pair: (pair[0].is_p2p, -pair[0].members.size))
@@ -44,7 +44,7 @@ def estimate(matched: Matched, own: Codes, channels: ClockMembers, home: int) ->
 
 
 def _place(channel: Channel, own: Codes, known: list[int], stop: Ns, placed: dict[int, Shift]) -> None:
-    """Give every clock in the channel a shift, against the ends that clocks with one tell."""
+    """Give every clock in the channel a shift, compared with the ends by clocks that already have one."""
     if len({int(own[i]) for i in known}) == np.unique(own).size:
         return
     ends = _ends(channel, known[:SAMPLE], own, stop, placed)
@@ -59,7 +59,7 @@ def _place(channel: Channel, own: Codes, known: list[int], stop: Ns, placed: dic
 
 
 def _ends(channel: Channel, members: list[int], own: Codes, stop: Ns, placed: dict[int, Shift]) -> Ns:
-    """When each meeting ended by the home clock: the median of these members, the latest value where there is none."""
+    """Return when each meeting ended by the home clock: the median of these members, `_NEVER` if none recorded it."""
     rows = channel.rows[members]
     times = np.stack(
         [
@@ -74,7 +74,7 @@ def _ends(channel: Channel, members: list[int], own: Codes, stop: Ns, placed: di
 
 
 def at(shifts: dict[int, Shift], own: Codes, instant: int) -> tuple[Ns, Floats]:
-    """Offset and drift of each rank when the reference's clock shows `instant`."""
+    """Return offset and drift of each rank when the reference's clock shows `instant`."""
     offset, drift = np.zeros(own.size, np.int64), np.zeros(own.size)
     for place, clock in enumerate(own.tolist()):
         shift = shifts.get(clock)
@@ -87,8 +87,10 @@ def at(shifts: dict[int, Shift], own: Codes, instant: int) -> tuple[Ns, Floats]:
 
 
 def refine_clocks(matched: Matched, channels: ClockMembers, guess: Clocks, home: int) -> Clocks:
-    """The estimate with clocks moved to where most of their meetings want them, the worst first: one that was placed by
-    calls that are none would make all its meetings look impossible."""
+    """Move clocks to where most of their meetings want them, the worst first.
+
+    A clock that was placed by wrongly matched calls would make all its meetings look impossible.
+    """
     if len(matched.calls) > _MOST_REFINED:
         return guess
     for _ in range(_MOST_MOVES):
@@ -103,7 +105,7 @@ def refine_clocks(matched: Matched, channels: ClockMembers, guess: Clocks, home:
 
 
 def _compute_corrections(matched: Matched, channels: ClockMembers, guess: Clocks) -> Floats:
-    """By which the median of each clock's ends misses those of the ranks it met."""
+    """Return by how much the median of each clock's ends misses those of the ranks it met."""
     clocks_of: list[Codes] = [np.empty(0, np.int64)]
     misses: list[Floats] = [np.empty(0)]
     for channel, places in channels:

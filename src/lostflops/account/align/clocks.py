@@ -32,7 +32,7 @@ _FEWEST_PROMPT: Final = 8
 
 
 def clocks(matched: Matched, ranks: Codes, hosts: Mapping[int, str | None], readings: Readings | None = None) -> Clocks:
-    """`ranks` in ascending order."""
+    """Estimate the clock of each rank, with bounds; `ranks` are in ascending order."""
     own = _clock_of(ranks, hosts)
     channels = ClockMembers(matched, ranks)
     component = _components(own, channels)
@@ -64,7 +64,7 @@ def _clock_of(ranks: Codes, hosts: Mapping[int, str | None]) -> Codes:
 
 
 def _components(own: Codes, channels: ClockMembers) -> Codes:
-    """For each rank a number of the clocks that meetings tie together."""
+    """Return for each rank the number of its component: the clocks that meetings tie together."""
     label = np.arange(int(own.max(initial=-1)) + 1)
     changed = True
     while changed:
@@ -134,7 +134,7 @@ def _methods(guess: Clocks, at_home: Flags, fine: Flags, bound: Flags) -> Iterat
 
 
 def _spreads(matched: Matched, channels: ClockMembers, guess: Clocks) -> Floats:
-    """Typical distance of each rank's ends from the median of those it met; of several channels the busiest counts."""
+    """Return the typical distance of each rank's ends from the median of those it met, in its busiest channel."""
     spread = np.zeros(guess.ranks.size)
     busiest = np.zeros(guess.ranks.size, np.int64)
     for channel, places in channels:

@@ -16,17 +16,20 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clocks:
-    """One entry per rank, in order. `offset` holds at `instant` on the reference's clock and grows by `drift` per ns;
-    `spread` is how far the rank's ends typically lie from those of the ranks it met."""
+    """Clocks of the ranks relative to the reference's, one entry per rank, in order."""
 
     ranks: Codes
     reference: int
     instant: int
+    """Time on the reference's clock at which `offset` holds."""
     method: tuple[str, ...]
     offset: Ns
+    """Added to a rank's time, gives the reference's time at `instant`, in ns."""
     uncertainty: Floats
     drift: Floats
+    """Growth of `offset` per ns."""
     spread: Floats
+    """Typical distance of the rank's ends from those of the ranks it met, in ns."""
     clock: Codes
     constraints: Codes
 
@@ -38,7 +41,7 @@ class Clocks:
         return np.isfinite(self.uncertainty)
 
     def to_reference(self, place: Codes, times: Ns) -> Ns:
-        """Times of the ranks at these places, on the reference's clock."""
+        """Convert times of the ranks at these places to the reference's clock."""
         offset = self.offset[place]
         grown = self.drift[place] * (times + offset - self.instant)
         return times + offset + np.round(grown).astype(np.int64)
@@ -46,13 +49,14 @@ class Clocks:
 
 @dataclass(frozen=True, slots=True)
 class Readings:
-    """Clocks that were read and sent: at `arrived` on a rank's clock there was what `sent` shows on the sender's, or
-    the sender's clock was past it already."""
+    """Clocks that were read and sent to another rank."""
 
     rank: Codes
     arrived: Ns
+    """Time on the rank's clock at which the sender's clock showed `sent` or later."""
     sender: Codes
     sent: Ns
+    """Time on the sender's clock."""
 
     @classmethod
     def none(cls) -> Readings:
@@ -70,7 +74,7 @@ class ClockMembers:
 
 
 def middle_of(values: Floats) -> Floats:
-    """Median of each row without its unknown values; unknown where there is none."""
+    """Return the median of each row without its unknown values (NaN); NaN if there are no others."""
     ordered = np.sort(values, axis=1)
     known = np.maximum((~np.isnan(values)).sum(axis=1), 1)
     row = np.arange(values.shape[0])

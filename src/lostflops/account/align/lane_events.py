@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 Pick = Callable[["Run", OneClock, Sequence[int], "Extent", int], tuple[Columns, int]]
 
 BYTES_AN_EVENT: Final = 10
-"""What an event takes in a page, about; its name comes on top where it is the first of that name."""
+"""Approximate size of an event in a page; the first event of each name adds the name."""
 LONGEST_NAME: Final = 300
 _DEVICE: Final = ("kernel", "comm", "memcpy", "memset")
 
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """From the first event of any rank to the last, on the common clock."""
+    """Time from the first event of any rank to the last, on the common clock."""
 
     start: int
     stop: int
@@ -40,7 +40,7 @@ def row_name(rank: int) -> str:
 
 
 def extent(run: Run, clock: OneClock) -> Extent | None:
-    """When anything was recorded; none where nothing was."""
+    """Return when anything was recorded; None if nothing was."""
     rows = run.rows(f"select rank, min(start), max(start + dur) from events where {SHOWN} group by rank")
     edges = [clock.to_common(rank, np.array([start, stop])).tolist() for rank, start, stop in rows]
     return Extent(min(start for start, _ in edges), max(stop for _, stop in edges)) if edges else None
@@ -58,8 +58,11 @@ def lane_events(
     pick: Pick = longest,
     sizes: ArrivalSizes | None = None,
 ) -> Events:
-    """At most so many events of these ranks that touch the extent asked for; `room` is bytes, for events and names.
-    `pick` finds them. `sizes` are those of the run's meetings, where somebody has them."""
+    """Return at most `most` events of these ranks that touch the extent `asked`.
+
+    `room` is a limit in bytes, for events and names. `pick` finds the events. `sizes` are those of the run's meetings,
+    if the caller has them.
+    """
     found, held = pick(run, clock, ranks, asked, most)
     names, name = _intern_texts(found["name"])
     while room is not None and (cost := _cost(names, name.size)) > room and most > 1:
@@ -91,7 +94,7 @@ def lane_events(
 
 
 def _intern_texts(texts: npt.NDArray[Any]) -> tuple[tuple[str, ...], Numbers]:
-    """Different texts in the order in which they come, cut where they are very long, and the place of each."""
+    """Return distinct texts in order of appearance, cut if they are very long, and the index of each."""
     places: dict[str, int] = {}
     codes = [places.setdefault(text, len(places)) for text in texts.tolist()]
     return tuple(_truncate_text(text) for text in places), np.array(codes, np.int64)
@@ -127,7 +130,7 @@ def _lanes(run: Run, found: Columns) -> tuple[Lane, ...]:
 
 
 def _launches(found: Columns) -> Numbers:
-    """Place of the first call with the same correlation, from 1; 0 where it is not among the events, or has none."""
+    """Return the place of the first call with the same correlation, from 1; 0 if there is none among the events."""
     _, link = np.unique(found["link"], return_inverse=True)
     key = found["rank"].astype(np.int64) * (link.size + 1) + link
     linked = found["link"] >= 0

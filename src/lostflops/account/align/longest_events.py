@@ -31,7 +31,7 @@ class EventStretch(Protocol):
 
 
 def longest(run: Run, clock: OneClock, ranks: Sequence[int], asked: EventStretch, most: int) -> tuple[Columns, int]:
-    """At most so many events that touch the stretch, on the common clock, and how many there are in all."""
+    """Return at most `most` events that touch the stretch, on the common clock, and how many there are in all."""
     # Clocks are turned back to a ns or so; an event at the very edge does not matter.
     edges = np.array([asked.start, asked.stop])
     windows = ", ".join("({}, {}, {})".format(rank, *clock.own(rank, edges).tolist()) for rank in ranks)
@@ -53,7 +53,7 @@ def longest(run: Run, clock: OneClock, ranks: Sequence[int], asked: EventStretch
 
 
 def _longest(found: Columns, most: int) -> Columns:
-    """Numbers of events do not always divide evenly, and there may be more lanes than room."""
+    """Keep the `most` longest: event numbers do not always divide evenly, and there may be more lanes than room."""
     if found["event"].size <= most:
         return found
     order = np.lexsort((found["event"], found["lane"], found["rank"], -found["dur"]))[:most]
@@ -63,7 +63,7 @@ def _longest(found: Columns, most: int) -> Columns:
 def _choose_cutoffs(
     rank: Numbers, lane: Numbers, step: Numbers, count: Numbers, most: int
 ) -> list[tuple[int, int, int, int]]:
-    """Of each lane the step of durations above which all events are taken, and every how many of that step."""
+    """Return for each lane the duration step above which all events are taken, and n to take each n-th of that step."""
     order = np.lexsort((-step, lane, rank))
     rank, lane, step, count = rank[order], lane[order], step[order], count[order]
     first = np.flatnonzero(np.diff(rank, prepend=-1) | np.diff(lane, prepend=-1))
@@ -79,8 +79,9 @@ def _choose_cutoffs(
 
 
 def share(held: Sequence[int], most: int) -> int:
-    """How many each lane may have at most, so that all have no more than `most`; with one more each they have all that
-    they hold, or more than `most`.
+    """Return how many events each lane may have, so that all lanes together have at most `most`.
+
+    With one more each, they would have all that they hold, or more than `most`.
 
     >>> share([2, 50, 100], 60)
     29

@@ -22,24 +22,24 @@ _NUMBERED: Final = 0.5
 _SAME_GROUP: Final = 0.8
 """Share of calls that must fit for two lanes of unknown group to be one group."""
 _TOGETHER: Final = 20_000
-"""Ends of a call that the longest sequence misses lie within this many ns of each other."""
+"""Calls that the longest sequence misses belong together if their ends are within this many ns of each other."""
 _SAME_CLOCK: Final = Shift(0.0, 0.0, 0)
 _LANES: Final = 1 << 24
 ROW: Final = np.int32
-"""Type of rows of calls: ten million of them stand in tables of members and meetings."""
+"""Type of row numbers of calls: tables of members and meetings hold ten million of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """Ranks that meet again and again: a process group, or sender and receiver of transfers. `rows` has the call of
-    each member in each meeting, as a row of `CollectiveCalls`; -1 where it was not found."""
+    """Ranks that meet again and again: a process group, or sender and receiver of transfers."""
 
     members: Codes
     rows: Codes
+    """Call of each member in each meeting, as a row of `CollectiveCalls`; -1 if it was not found."""
     expected: int
     is_p2p: bool = False
     is_numbered: bool = False
-    """Whether numbers tell which calls belong together, or only time does."""
+    """Whether numbers show which calls belong together, or only time does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Matched:
 
 
 def match(calls: CollectiveCalls, sizes: Mapping[str, int], hosts: Mapping[int, str | None]) -> Matched:
-    """`sizes` of groups and `hosts` of ranks as far as they are known."""
+    """Match the calls of all ranks; `sizes` of groups and `hosts` of ranks are given as far as they are known."""
     completed = _infer_groups(calls)
     channels: list[Channel] = []
     alone: list[Codes] = []
@@ -66,7 +66,7 @@ def match(calls: CollectiveCalls, sizes: Mapping[str, int], hosts: Mapping[int, 
 
 
 def _infer_groups(calls: CollectiveCalls) -> CollectiveCalls:
-    """Calls without a group get that of their lane; so do operation and peer of transfers."""
+    """Give calls without a group that of their lane, and transfers their operation and peer as well."""
     unknown = calls.group < 0
     if not unknown.any() or unknown.all():
         return calls
@@ -85,7 +85,7 @@ def _infer_groups(calls: CollectiveCalls) -> CollectiveCalls:
 
 
 def _find_lane_values(lane: Codes, values: Codes) -> Codes:
-    """For each row the value that all known ones of its lane have, -1 where they differ or there is none.
+    """Return for each row the value that all known ones of its lane have; -1 if they differ or there is none.
 
     >>> _find_lane_values(np.array([0, 0, 1, 1]), np.array([5, -1, 7, 8])).tolist()
     [5, 5, -1, -1]
@@ -116,7 +116,7 @@ def _channels(calls: CollectiveCalls, sizes: Mapping[str, int], hosts: Mapping[i
 
 
 def _spans(edges: Codes, size: int) -> Iterator[tuple[int, int]]:
-    """From each edge to the next, the last to the end."""
+    """Yield the span from each edge to the next, and from the last to the end."""
     yield from zip(edges.tolist(), np.append(edges, size)[1:].tolist(), strict=True)
 
 
@@ -125,7 +125,7 @@ def _has_sequence_numbers(calls: CollectiveCalls, rows: Codes) -> bool:
 
 
 def _by_number(calls: CollectiveCalls, rows: Codes, members: Codes) -> Codes:
-    """Meetings are numbers; calls of a coalesced one share theirs and are told apart by their order."""
+    """Match calls by number; calls of a coalesced collective share a number and are matched by their order."""
     seq = _fill_sequence_numbers(calls.rank[rows], calls.seq[rows])
     rows, seq = rows[seq >= 0], seq[seq >= 0]
     repeats = _occurrence(calls.rank[rows], seq)
@@ -141,7 +141,7 @@ def _by_number(calls: CollectiveCalls, rows: Codes, members: Codes) -> Codes:
 
 
 def _fill_sequence_numbers(rank: Codes, seq: Codes) -> Codes:
-    """Numbers of calls that lost theirs, where exactly they are missing between two known ones of the rank."""
+    """Fill in numbers of calls that lost theirs, if exactly they are missing between two known ones of the rank."""
     missing = np.flatnonzero(seq < 0)
     known = np.flatnonzero(seq >= 0)
     if not missing.size or not known.size:
@@ -156,7 +156,7 @@ def _fill_sequence_numbers(rank: Codes, seq: Codes) -> Codes:
 
 
 def _occurrence(rank: Codes, seq: Codes) -> Codes:
-    """How many earlier calls of the rank have the same number."""
+    """Return how many earlier calls of the rank have the same number."""
     if not seq.size or (np.diff(seq)[np.diff(rank) == 0] > 0).all():
         return np.zeros(seq.size, np.int64)
     order = np.lexsort((seq, rank))
@@ -169,7 +169,9 @@ def _occurrence(rank: Codes, seq: Codes) -> Codes:
 
 
 def _as_many_as_any(rank: Codes, seq: Codes) -> Flags:
-    """Calls whose rank has no fewer of their number than another rank: of fewer, nobody knows which were lost.
+    """Return which calls have a rank with as many calls of their number as any other rank.
+
+    If a rank has fewer, it is unknown which of them were lost.
 
     >>> _as_many_as_any(np.array([0, 0, 0, 1, 1]), np.array([1, 2, 2, 1, 2])).tolist()
     [True, True, True, True, False]
@@ -182,7 +184,7 @@ def _as_many_as_any(rank: Codes, seq: Codes) -> Flags:
 
 
 def _of_one_kind(calls: CollectiveCalls, table: Codes) -> Codes:
-    """Without the calls whose operation is not that of most in their meeting: their number was used twice."""
+    """Leave out calls whose operation is not that of most in their meeting: their number was used twice."""
     kinds = np.where(table >= 0, calls.op[table], -1)
     if not np.where(table >= 0, kinds != kinds.max(axis=0), False).any():
         return table
@@ -202,7 +204,7 @@ def _clock(hosts: Mapping[int, str | None], a: int, b: int) -> Shift | None:
 
 
 def _by_time(calls: CollectiveCalls, rows: Codes, members: Codes, hosts: Mapping[int, str | None]) -> Codes:
-    """Meetings are the calls of the member with most of them, and what it misses but others share."""
+    """Match by time: meetings are the calls of the member with the most, and calls that it misses but others share."""
     own = [rows[calls.rank[rows] == member] for member in members.tolist()]
     first = int(np.argmax([one.size for one in own]))
     longest = _sequence(calls, own[first])
@@ -221,7 +223,7 @@ def _by_time(calls: CollectiveCalls, rows: Codes, members: Codes, hosts: Mapping
 
 
 def _leftovers(calls: CollectiveCalls, members: int, rest: list[tuple[int, Codes, Shift]]) -> Codes:
-    """Calls that the longest sequence misses, gathered by their ends on its clock if they run at the same time."""
+    """Gather calls that the longest sequence misses by their ends on its clock, if they run at the same time."""
     rows = np.concatenate([np.empty(0, np.int64), *(own for _, own, _ in rest)])
     if not rows.size:
         return np.empty((members, 0), np.int64)
@@ -239,7 +241,7 @@ def _leftovers(calls: CollectiveCalls, members: int, rest: list[tuple[int, Codes
 
 
 def _transfers(calls: CollectiveCalls, rows: Codes, hosts: Mapping[int, str | None]) -> Iterator[Channel]:
-    """Sends of one rank to another beside what that one receives from it."""
+    """Yield a channel for each sender and receiver, with the sends of one beside the receives of the other."""
     sends = calls.having(frozenset({SEND}))[rows]
     sender = np.where(sends, calls.rank[rows], calls.peer[rows])
     receiver = np.where(sends, calls.peer[rows], calls.rank[rows])
@@ -267,7 +269,7 @@ def _two_ends(calls: CollectiveCalls, sent: Codes, received: Codes, clock: Shift
 
 
 def _nameless(calls: CollectiveCalls, rows: Codes, hosts: Mapping[int, str | None]) -> Iterator[Channel]:
-    """Calls of no known group, on the host and on devices apart."""
+    """Yield channels of calls without a known group, those on the host and on devices separately."""
     for on_host in (False, True):
         own = rows[calls.on_host[rows] == on_host]
         if np.unique(calls.rank[own]).size > 1:
@@ -275,7 +277,7 @@ def _nameless(calls: CollectiveCalls, rows: Codes, hosts: Mapping[int, str | Non
 
 
 def _one_world(calls: CollectiveCalls, rows: Codes, lanes: Codes, hosts: Mapping[int, str | None]) -> Iterator[Channel]:
-    """Lanes of all ranks that fit one lane of the rank with most calls."""
+    """Yield channels of lanes of all ranks that fit one lane of the rank with most calls."""
     ranks, counts = np.unique(calls.rank[rows], return_counts=True)
     first = int(ranks[counts.argmax()])
     free: Flags = np.ones(rows.size, np.bool_)

@@ -34,19 +34,19 @@ _NAMED: Final = f"""
 
 @dataclass(frozen=True, slots=True)
 class Mesh:
-    """`dimensions` with more than one rank, fastest first; `places` holds the coordinates of each of `ranks`.
-
-    `source` says what it rests on: `given`, `group names`, `passes`, `traffic` or `none`.
-    """
+    """Dimensions of parallelism, and the place of each rank in them."""
 
     dimensions: Dimensions
+    """Dimensions with more than one rank, fastest first."""
     ranks: tuple[int, ...]
     places: npt.NDArray[np.int64]
+    """Coordinates of each of `ranks`."""
     source: str
+    """Evidence: `given`, `group names`, `passes`, `traffic` or `none`."""
     notes: tuple[str, ...] = ()
 
     def dimension_of(self, members: Iterable[int]) -> str | None:
-        """The dimension that a group of ranks spans, several joined by `+`; None when it is no slice of the mesh."""
+        """Return the dimension that a group of ranks spans, several joined by `+`; None if not a slice of the mesh."""
         wanted = np.unique(np.fromiter(members, np.int64))
         known = np.asarray(self.ranks)
         if wanted.size < 2 or not np.isin(wanted, known).all():
@@ -60,8 +60,10 @@ class Mesh:
         return "+".join(kind for count, (kind, _) in zip(counts, self.dimensions, strict=True) if count > 1)
 
     def cohort(self, rank: int) -> tuple[int, ...]:
-        """Ranks that do the same work: they differ in data and context alone. Where that leaves the rank alone,
-        experts count as the same work too, then shares of a tensor; stages never do."""
+        """Return the ranks that do the same work: they differ in data and context alone.
+
+        If that leaves the rank alone, experts count as the same work too, then shares of a tensor; stages never do.
+        """
         own = self.places[self._position(rank)]
         kinds = [kind for kind, _ in self.dimensions]
         for apart in ({"ep", "tp", "pp"}, {"tp", "pp"}, {"pp"}):
@@ -72,7 +74,7 @@ class Mesh:
         return tuple(self.ranks[position] for position in alike.tolist())
 
     def stage(self, rank: int) -> int:
-        """Pipeline stage of a rank; 0 without a pipeline."""
+        """Return the pipeline stage of a rank; 0 without a pipeline."""
         kinds = [kind for kind, _ in self.dimensions]
         return int(self.places[self._position(rank), kinds.index("pp")]) if "pp" in kinds else 0
 
@@ -84,7 +86,7 @@ class Mesh:
 
 
 def parse(text: str) -> dict[str, int]:
-    """Sizes of the dimensions, fastest first.
+    """Parse the sizes of the dimensions, fastest first.
 
     >>> parse("tp=2,dp=2,pp=4")
     {'tp': 2, 'dp': 2, 'pp': 4}
@@ -102,7 +104,7 @@ def parse(text: str) -> dict[str, int]:
 
 
 def recognise(run: Run, given: Mapping[str, int] | None = None) -> Mesh:
-    """The mesh of the job that the run was recorded from; `given` are the sizes that the user states."""
+    """Return the mesh of the job that the run was recorded from; `given` are the sizes that the user states."""
     ranks = _ranks(run)
     if given is not None:
         return _order_stages(run, _place_ranks(_check_dimensions(given, ranks), ranks, "given"))
@@ -131,7 +133,7 @@ def _infer_from_groups(run: Run, evidence: Evidence, ranks: tuple[int, ...], sou
 
 
 def _infer_from_passes(run: Run) -> Mesh | None:
-    """Stages as the passes of microbatches tell them, all else as data parallel; None when some rank has no passes."""
+    """Infer stages from passes of microbatches, all else as data parallel; None if some rank has no passes."""
     found = run.columns("select rank, max(stage) as stage from passes group by rank order by rank")
     ranks, stage = (np.ma.filled(column, -1).astype(np.int64) for column in found.values())
     counts = np.bincount(stage + 1)[1:]
@@ -147,7 +149,7 @@ def _infer_from_passes(run: Run) -> Mesh | None:
 
 
 def _ranks(run: Run) -> tuple[int, ...]:
-    """Every rank of the job: as many as the ranks say there are, else those that were ingested or share a group."""
+    """Return every rank of the job: all of the recorded world size, else those that were ingested or share a group."""
     ((world,),) = run.rows("select max(world_size) from ranks")
     known = set(run.ranks)
     if world is None:
@@ -178,7 +180,7 @@ def _place_ranks(dimensions: Dimensions, ranks: tuple[int, ...], source: str, no
 
 
 def _order_stages(run: Run, mesh: Mesh) -> Mesh:
-    """Stages in the order in which activations pass them."""
+    """Put stages in the order in which activations pass them."""
     kinds = [kind for kind, _ in mesh.dimensions]
     if "pp" not in kinds:
         return mesh
@@ -191,7 +193,7 @@ def _order_stages(run: Run, mesh: Mesh) -> Mesh:
 
 
 def _read_named_shapes(run: Run) -> dict[str, dict[GroupShape, int]]:
-    """Shapes by what the groups are called; groups that span several dimensions tell of the one that is missing."""
+    """Read shapes by the names of groups; a group that spans several dimensions shows the one that is missing."""
     told: dict[frozenset[str], dict[GroupShape, int]] = defaultdict(lambda: defaultdict(int))
     for description, size, stride, groups in run.rows(_NAMED):
         told[kinds_of(description)][GroupShape(size, stride)] += groups
@@ -204,7 +206,7 @@ def _read_named_shapes(run: Run) -> dict[str, dict[GroupShape, int]]:
 
 
 def _one_data_dimension(shapes: dict[str, dict[GroupShape, int]]) -> dict[str, dict[GroupShape, int]]:
-    """Sharding and replication are two dimensions only where both are there."""
+    """Merge data dimensions: sharding and replication are two dimensions only if both are there."""
     parts = shapes.keys() & {"dp_shard", "dp_replicate"}
     if len(parts) == 2:
         return {kind: found for kind, found in shapes.items() if kind != "dp"}

@@ -31,8 +31,10 @@ _FILLING: Final = {"mesh", "device", "group", "groups", "parallel", "model", "wi
 
 
 def kinds_of(description: str | None) -> frozenset[str]:
-    """The kinds of parallelism that the group spans; none where the description does not tell, or tells of a group that
-    is no dimension (embeddings, the whole model, the experts' own tensor and data groups).
+    """Return the kinds of parallelism that the group spans.
+
+    Empty if the description does not say, or names a group that is not a dimension (embeddings, the whole model, the
+    experts' own tensor and data groups).
 
     >>> sorted(kinds_of("TENSOR_MODEL_PARALLEL_GROUP")), sorted(kinds_of("mesh_dp_shard_cp"))
     (['tp'], ['cp', 'dp_shard'])

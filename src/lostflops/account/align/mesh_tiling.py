@@ -14,10 +14,12 @@ _WORTH: Final = {"pp": 4, "tp": 4, "dp": 3, "dp_shard": 3, "dp_replicate": 3, "c
 
 
 class GroupShape(NamedTuple):
-    """A regular group: `size` ranks, `stride` apart."""
+    """Shape of a regular group of ranks."""
 
     size: int
+    """Number of ranks."""
     stride: int
+    """Distance from one rank to the next."""
 
     @property
     def reach(self) -> int:
@@ -25,11 +27,11 @@ class GroupShape(NamedTuple):
 
 
 Evidence = Mapping[str, Mapping[GroupShape, int]]
-"""For each kind of parallelism the shapes that its groups may have, and how many groups say so."""
+"""Shapes that groups of each kind of parallelism may have, and how many groups say so."""
 
 
 def tile(evidence: Evidence, world: int) -> tuple[Dimensions, tuple[str, ...]]:
-    """The dimensions that fit the job, fastest first, and what had to be left out or guessed.
+    """Return the dimensions that fit the job, fastest first, and what had to be left out or guessed.
 
     >>> tile({"tp": {GroupShape(2, 1): 4}, "pp": {GroupShape(2, 4): 4}}, 8)[0]
     (('tp', 2), ('dp', 2), ('pp', 2))
@@ -56,7 +58,7 @@ def _best(shapes: Mapping[GroupShape, int]) -> list[GroupShape]:
 
 
 def _lay(picked: Mapping[str, GroupShape], world: int) -> tuple[Dimensions, int] | None:
-    """The dimensions in order with the gaps between them, and the number of gaps; None when they do not fit."""
+    """Return the dimensions in order with the gaps between them, and the number of gaps; None if they do not fit."""
     dimensions: list[tuple[str, int]] = []
     reach, gaps = 1, 0
     ends = ("", GroupShape(1, world))
@@ -73,7 +75,7 @@ def _lay(picked: Mapping[str, GroupShape], world: int) -> tuple[Dimensions, int]
 
 
 def _split_experts(picked: Mapping[str, GroupShape]) -> dict[str, GroupShape]:
-    """Expert parallelism inside data parallelism takes its part of it: what is left are the replicas of an expert."""
+    """Take expert parallelism out of the data parallelism around it: what is left are the replicas of an expert."""
     shapes = dict(picked)
     expert, data = picked.get("ep"), picked.get("dp")
     if expert is None or data is None or expert.size >= data.size or data.size % expert.size:
@@ -86,7 +88,7 @@ def _split_experts(picked: Mapping[str, GroupShape]) -> dict[str, GroupShape]:
 
 
 def _name_dimensions(dimensions: Sequence[tuple[str, int]]) -> Dimensions:
-    """What no group spans are replicas: the largest gap is data parallel where nothing else is."""
+    """Name gaps, which are replicas that no group spans: the largest is data parallel if nothing else is."""
     gaps = sorted(
         (place for place, (kind, _) in enumerate(dimensions) if not kind), key=lambda place: -dimensions[place][1]
     )

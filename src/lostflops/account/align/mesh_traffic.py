@@ -36,7 +36,7 @@ SHAPES: Final = """
         from (select group_id, regexp_extract(group_id, '@([0-9]+)-([0-9]+)(?:/([0-9]+))?$', ['a', 'b', 'c']) as parts
               from ({ids}))
     ) where "last" > "first" and stride > 0"""
-"""Regular groups by their ids: those of irregular members span several dimensions or none."""
+"""Query for regular groups by their ids: groups of irregular members span several dimensions or none."""
 
 _TRAFFIC: Final = f"""
     with calls as (
@@ -64,15 +64,16 @@ _EARLY_CALLS: Final = """
         where kind = 'kernel' and events.step is not distinct from sample.step
     ), early as (select quantile_disc(start, {early}) as until from kernels)
     select count(*), count(*) filter (where start < until) from calls, early"""
-"""All-reduces in a step of one rank, and those before the first kernels of it are done: in its forward pass."""
+"""All-reduces in a step of one rank, and those before its first kernels are done: in its forward pass."""
 
 
 @dataclass
 class _Traffic:
-    """Calls per rank, and bytes, by operation."""
+    """Traffic of the groups of one shape, by operation."""
 
     groups: int = 0
     rate: dict[str, float] = field(default_factory=dict)
+    """Calls per rank."""
     bytes_in: dict[str, float] = field(default_factory=dict)
     bytes_out: dict[str, float] = field(default_factory=dict)
 
@@ -85,7 +86,7 @@ class _Traffic:
 
 
 def evidence(run: Run, world: int) -> dict[str, dict[GroupShape, int]]:
-    """Shapes of each kind of parallelism; empty when nothing was communicated in regular groups."""
+    """Return shapes of each kind of parallelism; empty if nothing was communicated in regular groups."""
     traffic: dict[GroupShape, _Traffic] = {}
     for size, stride, op, rate, bytes_in, bytes_out, nearest, aligned, groups in run.rows(_TRAFFIC):
         if aligned < groups:

@@ -16,7 +16,7 @@ _CLOCKS: Final = """
 
 
 class OneClock:
-    """Corrections of the ranks that are tied to the reference: offset, drift per ns, and when the offset holds."""
+    """Corrections of the ranks that are tied to the reference: offset, drift per ns, and the instant of the offset."""
 
     def __init__(self, corrections: dict[int, tuple[int, float, int]]) -> None:
         self._corrections = corrections
@@ -29,7 +29,7 @@ class OneClock:
         return rank in self._corrections
 
     def to_common(self, rank: int, times: Ns) -> Ns:
-        """A rank's own times, on the common clock.
+        """Convert a rank's own times to the common clock.
 
         >>> OneClock({1: (50, 1e-3, 0)}).to_common(1, np.array([0, 1950])).tolist()
         [50, 2002]
@@ -40,7 +40,7 @@ class OneClock:
         return grown
 
     def own(self, rank: int, times: Ns) -> Ns:
-        """Times on the common clock by the rank's own: the other way round, to a ns or so.
+        """Convert times on the common clock to the rank's own: the inverse of `to_common`, to a ns or so.
 
         >>> OneClock({1: (50, 1e-3, 0)}).own(1, np.array([50, 2002])).tolist()
         [0, 1950]

@@ -25,7 +25,10 @@ Codes = npt.NDArray[np.int64]
 
 
 def draw_schedule(made: Grid, origin: int) -> Spans:
-    """`origin` is the instant that times of the grid are counted from; its stages must share a clock."""
+    """Draw the schedule; `origin` is the instant that times of the grid are counted from.
+
+    The stages of the grid must share a clock.
+    """
     kept = _choose_replicas(made)
     low = made.start[kept].min()
     start, stop = np.rint(made.start[kept] - low), np.rint(made.stop[kept] - low)
@@ -51,7 +54,7 @@ def draw_schedule(made: Grid, origin: int) -> Spans:
 
 
 def _choose_replicas(made: Grid) -> Codes:
-    """Replicas in the order of steps and pipelines."""
+    """Return the replicas to draw, in the order of steps and pipelines."""
     order = np.lexsort((made.pipeline, made.step))
     early = order[np.isin(made.step[order], np.unique(made.step)[:MOST_STEPS])]
     return early[: max(MOST_PASSES // made.durations[0].size, 1)]
@@ -65,7 +68,7 @@ def _title(steps: list[int], made: Grid, kept: Codes) -> str:
 
 
 class _StageSpan:
-    """A stage in one step of its pipeline, which lasts from `first` to `last`."""
+    """A stage in one step of its pipeline; the step lasts from `first` to `last`."""
 
     def __init__(self, row: int, step: int, first: int, last: int) -> None:
         self._row, self._step, self._first, self._last = row, step, first, last
@@ -75,7 +78,10 @@ class _StageSpan:
         return Span(self._row, start, stop, direction, name, said)
 
     def bubbles(self, edges: list[tuple[int, int]], turn: int, ebb: int) -> Iterator[Span]:
-        """Between passes in order of time; `turn` is the first backward's start, `ebb` the last forward's stop."""
+        """Yield bubbles between passes in order of time.
+
+        `turn` is the first backward's start, `ebb` the last forward's stop.
+        """
         free = self._first
         for start, stop in (*edges, (self._last, self._last)):
             if start > free:
@@ -85,7 +91,7 @@ class _StageSpan:
 
 
 def _stage(own: _StageSpan, start: Codes, stop: Codes) -> Iterator[Span]:
-    """Axes are chunk, direction and microbatch."""
+    """Yield the passes and bubbles of a stage; axes are chunk, direction and microbatch."""
     chunks = start.shape[0]
     places = [tuple(place) for place in np.argwhere(np.ones(start.shape, np.bool_)).tolist()]
     for chunk, backward, microbatch in places:

@@ -35,7 +35,7 @@ _CLOCKS: Final = """
 
 @dataclass(frozen=True, slots=True)
 class PipelinePasses:
-    """One row per pass, by rank and step in the order in which they ran."""
+    """Passes of microbatches, one row each, by rank and step in the order in which they ran."""
 
     rank: Codes
     step: Codes
@@ -54,11 +54,11 @@ class PipelinePasses:
 
 
 class UnknownPasses(Exception):
-    """Why there are no passes, in a sentence."""
+    """Raised if there are no passes; its text says why, in a sentence."""
 
 
 def passes(run: Run, mesh: Mesh) -> PipelinePasses:
-    """The passes of the run, each rank's apart from each other in time; raises `UnknownPasses`."""
+    """Return the passes of the run, without overlap on any rank; raise `UnknownPasses` if there are none."""
     columns = run.columns(_RECORDED)
     found = PipelinePasses(
         *(np.asarray(column, None if name == "backward" else np.int64) for name, column in columns.items())
@@ -69,7 +69,7 @@ def passes(run: Run, mesh: Mesh) -> PipelinePasses:
 
 
 def _apart(found: PipelinePasses) -> PipelinePasses:
-    """Of two passes of a rank and step that overlap the second begins when the first ends."""
+    """Separate passes of a rank and step: of two that overlap, the second begins when the first ends."""
     new = np.ones(len(found), np.bool_)
     new[1:] = (found.rank[1:] != found.rank[:-1]) | (found.step[1:] != found.step[:-1])
     part = np.cumsum(new)
@@ -83,7 +83,7 @@ def _apart(found: PipelinePasses) -> PipelinePasses:
 
 
 def _on_one_clock(run: Run, found: PipelinePasses) -> PipelinePasses:
-    """Times on the reference's clock, for ranks of which the offset is known."""
+    """Convert times to the reference's clock, for ranks with a known offset."""
     rank, offset, drift, instant = (np.asarray(column) for column in run.columns(_CLOCKS).values())
     if not rank.size:
         return found
@@ -118,7 +118,7 @@ def _from_timeline(run: Run, mesh: Mesh) -> PipelinePasses:
 
 
 def _of_rank(record: Record, mesh: Mesh, event: Codes, peer: Codes, sends: Flags) -> tuple[npt.NDArray[Any], ...]:
-    """Columns of a rank's passes."""
+    """Return the columns of a rank's passes."""
     stage = mesh.stage(record.rank)
     other = np.array([mesh.stage(rank) if rank >= 0 else -1 for rank in peer.tolist()], np.int64)
     device, host = record.device, record.host
@@ -151,7 +151,7 @@ def _of_rank(record: Record, mesh: Mesh, event: Codes, peer: Codes, sends: Flags
 
 
 def ordinal(keys: Codes) -> Codes:
-    """How many equal keys came before each.
+    """Return how many equal keys came before each.
 
     >>> ordinal(np.array([7, 5, 7, 7])).tolist()
     [0, 0, 1, 2]

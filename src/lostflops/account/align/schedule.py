@@ -19,19 +19,24 @@ from lostflops.account.align.passes import PipelinePasses, UnknownPasses
 Times = npt.NDArray[np.float64]
 Orders = list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]
 _SLACK: Final = 0.5
-"""Part of a pass by which stamps of two ranks may contradict each other before their clocks are called unrelated."""
+"""Part of a pass by which times of two ranks may contradict each other before their clocks are called unrelated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grid:
-    """Times have the axes replica, stage, chunk, direction (forward, backward), microbatch; `pipeline` and `step` say
-    which replica it is, and `ranks` by pipeline and stage who ran it."""
+    """Passes of whole pipelines.
+
+    Times have the axes replica, stage, chunk, direction (forward, backward), microbatch.
+    """
 
     start: Times
     stop: Times
     pipeline: npt.NDArray[np.int64]
+    """Pipeline of each replica."""
     step: npt.NDArray[np.int64]
+    """Step of each replica."""
     ranks: npt.NDArray[np.int64]
+    """Rank that ran each stage, by pipeline and stage; -1 for none."""
     left_out: int
 
     @property
@@ -62,8 +67,10 @@ class Grid:
         )
 
     def orders(self) -> Orders:
-        """Replicas that ran alike, and the order of each stage: its chunks, directions and microbatches, numbered. The
-        most usual order comes first."""
+        """Return replicas that ran alike, and the order of each stage; the most usual order comes first.
+
+        The order numbers the chunks, directions and microbatches of the stage.
+        """
         order = np.argsort(self.start.reshape(*self.start.shape[:2], -1), axis=2, kind="stable")
         # Rows are told apart by a weighted sum: comparing them whole takes minutes for 10,000 ranks.
         weights = np.random.default_rng(0).integers(1, 1 << 62, order[0].size)
@@ -73,7 +80,7 @@ class Grid:
 
 
 def grid(found: PipelinePasses, mesh: Mesh) -> Grid:
-    """Whole replicas with the usual number of microbatches; raises `UnknownPasses`."""
+    """Return whole replicas with the usual number of microbatches; raise `UnknownPasses` if there are none."""
     stages = max(int(found.stage.max()) + 1, dict(mesh.dimensions).get("pp", 1))
     chunks = int(found.chunk.max()) + 1
     pipeline, ranks = _pipelines(found, mesh, stages)
@@ -107,9 +114,9 @@ def grid(found: PipelinePasses, mesh: Mesh) -> Grid:
 
 
 def _pipelines(found: PipelinePasses, mesh: Mesh, stages: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Pipeline of each pass: ranks that differ in their stage alone; ranks by pipeline and stage, -1 for none.
+    """Return the pipeline of each pass, and ranks by pipeline and stage, -1 for none.
 
-    Without a mesh the n-th ranks of all stages form the n-th pipeline.
+    Ranks of a pipeline differ in their stage alone. Without a mesh the n-th ranks of all stages form the n-th pipeline.
     """
     rank, at = np.unique(found.rank, return_index=True)
     stage = found.stage[at]
@@ -129,7 +136,7 @@ def _pipelines(found: PipelinePasses, mesh: Mesh, stages: int) -> tuple[npt.NDAr
 
 
 def schedule(made: Grid) -> str:
-    """`gpipe`, `1f1b`, `interleaved`, or `other` where the order of passes is none of them."""
+    """Return `gpipe`, `1f1b` or `interleaved`, or `other` if the order of passes is none of them."""
     alike, order = made.orders()[0]
     if replay(made.durations[alike[:1]], order) is None:
         return "other"
@@ -144,7 +151,7 @@ def schedule(made: Grid) -> str:
 
 
 def replay(durations: Times, order: npt.NDArray[np.int64]) -> Times | None:
-    """When each pass would end; None when the order waits for itself.
+    """Return when each pass would end; None if the order waits for itself.
 
     >>> one_stage = np.array([[[[[2.0], [3.0]]]]])
     >>> replay(one_stage, np.array([[0, 1]])).ravel().tolist()
@@ -176,7 +183,10 @@ def replay(durations: Times, order: npt.NDArray[np.int64]) -> Times | None:
 
 
 def _find_dependency(stage: int, slot: int, stages: int, chunks: int, batches: int) -> tuple[int, int] | None:
-    """Stage and slot of the pass that must have ended: the last backward needs its forward, the first forward none."""
+    """Return stage and slot of the pass that must have ended first.
+
+    The last backward needs its forward, the first forward none.
+    """
     chunk, rest = divmod(slot, 2 * batches)
     backward, batch = divmod(rest, batches)
     place = chunk * stages + stage + (1 if backward else -1)
@@ -189,7 +199,7 @@ def _find_dependency(stage: int, slot: int, stages: int, chunks: int, batches: i
 
 
 def on_one_clock(made: Grid) -> bool:
-    """Whether stamps of stages can be compared: no pass begins well before the one that it needs has ended."""
+    """Return whether times of stages can be compared: no pass begins well before the one that it needs has ended."""
     allowed = _SLACK * float(np.median(made.durations))
     forward = made.start[:, 1:, :, 0] - made.stop[:, :-1, :, 0]
     backward = made.start[:, :-1, :, 1] - made.stop[:, 1:, :, 1]

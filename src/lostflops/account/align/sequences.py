@@ -21,18 +21,20 @@ _ENOUGH: Final = 0.6
 _FOR_A_SLOPE: Final = 4
 """Points that a line with a slope needs."""
 MOST_DRIFT: Final = 200e-6
-"""Between two clocks of which each drifts by at most 100 ppm."""
+"""Largest drift between two clocks that drift by at most 100 ppm each."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sequence:
-    """Calls of one rank in one channel, in order. Unknown sizes and steps are -1 and fit any; a `barrier` ends nowhere
-    before all have started it."""
+    """Calls of one rank in one channel, in order."""
 
     op: Codes
     size: Codes
+    """-1 if unknown, which fits any."""
     step: Codes
+    """-1 if unknown, which fits any."""
     barrier: Flags
+    """Whether the call ends nowhere before all ranks have started it."""
     start: Ns
     stop: Ns
 
@@ -45,21 +47,22 @@ class Sequence:
 
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """How far the second of two clocks is ahead of the first: `offset` at `origin`, growing by `drift`; all of it by
-    the second clock."""
+    """How far the second of two clocks is ahead of the first; all times are by the second clock."""
 
     offset: float
+    """How far it is ahead at `origin`, in ns."""
     drift: float
+    """Growth of `offset` per ns."""
     origin: int
 
     def remove(self, times: Ns) -> npt.NDArray[np.int64]:
-        """Times of the second clock, told by the first."""
+        """Convert times of the second clock to the first."""
         ahead = self.offset + self.drift * (times - self.origin)
         return times - np.round(ahead).astype(np.int64)
 
 
 def fits(a: Sequence, b: Sequence, i: Codes, j: Codes, by_step: bool = True) -> Flags:
-    """Whether a[i] and b[j] may be records of one call, by all but time."""
+    """Return whether a[i] and b[j] may be records of one call, by all but time."""
     same: Flags = a.op[i] == b.op[j]
     same &= (a.size[i] == b.size[j]) | (a.size[i] < 0) | (b.size[j] < 0)
     if by_step:
@@ -68,8 +71,10 @@ def fits(a: Sequence, b: Sequence, i: Codes, j: Codes, by_step: bool = True) -> 
 
 
 def line(times: Ns, ahead: Ns) -> Shift:
-    """A resistant line: slope between the medians of the first and the last third, level of the median. Where the
-    slope does not bring the line clearly nearer to the values, there is none."""
+    """Fit a resistant line: slope between the medians of the first and the last third, level of the median.
+
+    The slope is 0 unless it brings the line clearly nearer to the values.
+    """
     if not times.size:
         return Shift(0.0, 0.0, 0)
     origin, base = int(np.median(times)), int(ahead[0])
@@ -89,8 +94,11 @@ def _distance(values: npt.NDArray[np.float64]) -> float:
 
 
 def in_order(a: Sequence, b: Sequence, known: Shift | None = None, *, loosely: bool = False) -> bool:
-    """Whether both are complete as they stand: the same calls, with ends that differ by one offset throughout. Loosely,
-    they may also just run at the same time throughout: calls that follow each other do not, so a hole would show."""
+    """Return whether both are complete: the same calls, with ends that differ by one offset throughout.
+
+    If `loosely`, they may also just run at the same time throughout: calls that follow each other do not, so a missing
+    call would show.
+    """
     if len(a) != len(b) or not len(a):
         return False
     places = np.arange(len(a))
@@ -111,7 +119,7 @@ def in_order(a: Sequence, b: Sequence, known: Shift | None = None, *, loosely: b
 def pair(
     a: Sequence, b: Sequence, known: Shift | None = None, *, loosely: bool = True
 ) -> tuple[Codes, Codes, Shift] | None:
-    """Places in `a` and `b` that belong together, and the shift of the clocks; None where nothing fits."""
+    """Return the places in `a` and `b` that belong together, and the shift of the clocks; None if nothing fits."""
     if in_order(a, b, known, loosely=loosely):
         places = np.arange(len(a))
         return places, places, known or line(b.stop, b.stop - a.stop)
@@ -126,8 +134,10 @@ def pair(
 
 
 def _each_alike(a: Sequence, b: Sequence, known: Shift | None, *, loosely: bool) -> tuple[Codes, Codes, Shift] | None:
-    """Both complete, if calls of each operation and size are taken by themselves: two that threads of the host take up
-    at the same time may begin in either order."""
+    """Match calls of each operation and size by themselves; None unless all of these are complete.
+
+    Two calls that threads of the host take up at the same time may begin in either order.
+    """
     kinds = np.unique(np.stack((np.concatenate((a.op, b.op)), np.concatenate((a.size, b.size)))), axis=1)
     if kinds.shape[1] < 2 or (kinds[1] < 0).any():
         return None
@@ -151,8 +161,10 @@ def _tolerance(stops: Ns) -> float:
 
 
 def _as_listed(a: Sequence, b: Sequence, known: Shift | None) -> tuple[Codes, Codes, Shift] | None:
-    """The same calls in the same order, where times tell nothing (a broadcast may end long before it is received) and
-    speak not against it."""
+    """Match the same calls in the same order, if times show nothing but do not contradict it.
+
+    A broadcast may end long before it is received.
+    """
     places = np.arange(len(a))
     if len(a) != len(b) or not fits(a, b, places, places).all() or not _may_meet(a, b, known):
         return None
@@ -160,7 +172,7 @@ def _as_listed(a: Sequence, b: Sequence, known: Shift | None) -> tuple[Codes, Co
 
 
 def _may_meet(a: Sequence, b: Sequence, known: Shift | None) -> bool:
-    """Whether by any clock each barrier of one runs at the same time as that of the other at its place."""
+    """Return whether by some clock each barrier of one runs at the same time as the other's at its place."""
     both = a.barrier & b.barrier
     if not both.any():
         return True
@@ -185,7 +197,7 @@ def _by_time(a: Sequence, b: Sequence, known: Shift | None, by_step: bool) -> tu
 
 
 def _vote(a: Sequence, b: Sequence, by_step: bool) -> Shift | None:
-    """The difference of ends that most pairs share."""
+    """Return the difference of ends that most pairs share; None if no pair fits."""
     anchors = np.unique(np.linspace(0, len(a) - 1, min(_ANCHORS, len(a))).astype(np.int64))
     i, j = np.repeat(anchors, len(b)), np.tile(np.arange(len(b)), anchors.size)
     may = fits(a, b, i, j, by_step)
@@ -204,7 +216,7 @@ def _vote(a: Sequence, b: Sequence, by_step: bool) -> Shift | None:
 
 
 def _partners(a: Sequence, b: Sequence, shift: Shift, by_step: bool) -> tuple[Codes, Codes]:
-    """Calls whose ends are nearest to each other, that fit, and that run at the same time."""
+    """Return calls whose ends are nearest to each other, that fit, and that run at the same time."""
     stops = shift.remove(b.stop)
     i = nearest(a.stop, stops)
     j = np.arange(len(b))
@@ -216,7 +228,7 @@ def _partners(a: Sequence, b: Sequence, shift: Shift, by_step: bool) -> tuple[Co
 
 
 def nearest(times: Ns, wanted: Ns) -> Codes:
-    """Place of the time that is nearest to each wanted one.
+    """Return the place of the time that is nearest to each wanted time.
 
     >>> nearest(np.array([0, 10, 20]), np.array([4, 6, 99])).tolist()
     [0, 1, 2]

@@ -25,7 +25,7 @@ _FIRST: Final = """
 def stage_order(
     run: Run, ranks: npt.NDArray[np.int64], places: npt.NDArray[np.int64], stages: int
 ) -> tuple[npt.NDArray[np.int64], str]:
-    """The stage of each place along the pipeline dimension, and a note where that is not the order of ranks."""
+    """Return the stage of each place along the pipeline dimension, and a note if that is not the order of ranks."""
     ascending = np.arange(stages)
     columns = run.columns(_FIRST)
     source, target, votes = (np.asarray(column, np.int64) for column in columns.values())
@@ -45,7 +45,7 @@ def stage_order(
 
 
 def _path(forward: npt.NDArray[np.bool_]) -> list[int] | None:
-    """The one way through all places along forward edges; None when there is none."""
+    """Return the only path through all places along forward edges; None if there is none."""
     starts = np.flatnonzero(~forward.any(axis=0))
     if starts.size != 1:
         return None

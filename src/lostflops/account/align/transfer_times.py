@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from lostflops.store.run import Run
 
 MOST_DRAWN: Final = 12
-"""Operations of a group that are drawn, those that take most time first."""
+"""Most pairs of operation and group that are drawn: those that take most time."""
 MOST_POINTS: Final = 400
-"""Of one operation and group; of more calls evenly some."""
+"""Most points of one operation and group; more calls are sampled evenly."""
 _ENDS: Final = 24
-"""Points of a line, so that it is one on logarithmic axes too."""
+"""Points of a line, so that it is right on logarithmic axes too."""
 
 _CALLS: Final = """
     with met as (select * from arrivals where event is not null {within}),
@@ -64,7 +64,7 @@ class GroupTransfers:
 
     @property
     def line(self) -> AlphaBeta:
-        """Through the median time of each size; raises `NoLineFits`."""
+        """Line through the median time of each size; raises `NoLineFits`."""
         sizes: dict[int, list[int]] = {}
         for size, ns in self.points:
             sizes.setdefault(size, []).append(ns)
@@ -103,7 +103,10 @@ def _formula(line: AlphaBeta) -> str:
 
 
 def transfers(run: Run, within: str, ranks: Sequence[int] = ()) -> list[GroupTransfers]:
-    """Those that take most time first. `within` is a condition on `arrivals`; with `ranks`, calls of theirs."""
+    """Return transfers by operation and group, those that take most time first.
+
+    `within` is a condition on `arrivals`; with `ranks`, only meetings of these ranks count.
+    """
     if ranks:
         own = ", ".join(map(str, ranks))
         within += f" and meeting in (select meeting from arrivals where rank in ({own}))"

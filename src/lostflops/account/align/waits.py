@@ -22,13 +22,12 @@ from lostflops.account.facts.clock_error import RESOLUTION
 BASES: Final = (None, "clock", "ends", "shortest")
 _CLOCK, _ENDS, _SHORTEST = 1, 2, 3
 UNKNOWN: Final = np.int64(np.iinfo(np.int64).min)
-"""Of 64 bits wherever it stands: a plain number is cut to those of the column, and becomes 0 in one of 32."""
+"""Unknown number, of 64 bits: a plain integer would be cut to the type of a column, and become 0 in one of 32 bits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
-    """Columns of table `arrivals`, in order of rank; unknown numbers are the smallest integer, `basis` an index into
-    BASES."""
+    """Columns of table `arrivals`, in order of rank; unknown numbers are the smallest integer."""
 
     rank: Codes
     event: Codes
@@ -41,10 +40,11 @@ class Arrivals:
     wait: Ns
     late_rank: Codes
     basis: Codes
+    """Index into `BASES`."""
 
 
 def arrivals(matched: Matched, clocks: Clocks) -> Iterator[Arrivals]:
-    """Stretches of ranks one after the other: ten million rows are never all in memory."""
+    """Yield some ranks at a time, so that ten million rows are never all in memory."""
     meetings, first = [], 0
     for channel in matched.channels:
         meetings.append(_WaitMeetings(matched.calls, channel, clocks, first))
@@ -70,7 +70,7 @@ def _concat_arrivals(parts: list[tuple[npt.NDArray[Any], ...]]) -> Arrivals:
 
 
 class _WaitMeetings:
-    """Meetings of one channel: who was last in each, when, and whether anybody waited."""
+    """Meetings of one channel: who was last in each, when, and whether any rank waited."""
 
     def __init__(self, calls: CollectiveCalls, channel: Channel, clocks: Clocks, first: int) -> None:
         self._calls, self._channel, self._clocks, self._first = calls, channel, clocks, first
@@ -92,7 +92,7 @@ class _WaitMeetings:
         self._named = np.where(waited, channel.members[self._late], UNKNOWN)
 
     def rows(self, members: Codes) -> tuple[npt.NDArray[Any], ...]:
-        """Columns of `arrivals` for some members, one after the other."""
+        """Return the columns of `arrivals` for some members, one after the other."""
         calls, channel, count = self._calls, self._channel, self._seen.size
         rows = channel.rows[members]
         seen = rows >= 0
@@ -119,7 +119,7 @@ class _WaitMeetings:
         )
 
     def _basis(self, members: Codes) -> Codes:
-        """What each wait rests on: the clock alone only where it is longer than two clocks may be apart."""
+        """Return what each wait rests on: the clock alone only if it is longer than two clocks may be apart."""
         if not self._tied:
             return np.full((members.size, self._seen.size), _SHORTEST)
         open_by, clock = self._clocks.uncertainty[self.places], self._clocks.clock[self.places]
@@ -137,7 +137,7 @@ class _WaitMeetings:
         return self._calls.stop[rows] - self._calls.start[rows]
 
     def _wait(self, members: Codes) -> Ns:
-        """How long each waited in each meeting; 0 where it was not seen, or too short to tell."""
+        """Return how long each member waited in each meeting; 0 if it was not seen, or too short to be sure."""
         seen, length = self._channel.rows[members] >= 0, self._length(members)
         if not self._tied:
             return np.where(seen, length - self._last, 0)

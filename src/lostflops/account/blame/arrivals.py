@@ -19,7 +19,7 @@ _MIDDLE: Final = """
         select meeting, quantile_disc(arrived, 0.5) as arrived from arrivals
         where arrived is not null and not is_transfer {steps} group by meeting having count(*) > 1
     )"""
-"""Of meetings that two ranks came to on the common clock: one alone is the median itself, and that tells nothing."""
+"""Median arrival at meetings of two ranks or more on the common clock: a rank alone is its own median."""
 _BY_RANK: Final = f"""{_MIDDLE}
     select rank, avg(a.arrived - middle.arrived) from arrivals a join middle using (meeting)
     where a.arrived is not null group by rank"""
@@ -29,21 +29,21 @@ _BY_STEP: Final = f"""{_MIDDLE}
 
 
 def by_rank(run: Run, asked: Scope, clock: Section) -> dict[int, float]:
-    """Mean lateness of each rank; 0 where it is within what the ends of its collectives lie apart."""
+    """Return the mean lateness of each rank, in ns; 0 if the distance of the ends of its collectives explains it."""
     found: dict[int, float] = dict(run.rows(_BY_RANK.format(steps=within(asked))))
     told = _Told(clock)
     return {rank: ns if told.tells(rank, ns) else 0.0 for rank, ns in found.items()}
 
 
 def by_step(run: Run, asked: Scope, clock: Section) -> dict[tuple[int, int], float]:
-    """The same by rank and step."""
+    """Return the mean lateness by rank and step, as `by_rank` does."""
     told = _Told(clock)
     found = run.rows(_BY_STEP.format(steps=within(asked)))
     return {(rank, step): ns if told.tells(rank, ns) else 0.0 for rank, step, ns in found}
 
 
 class _Told:
-    """What can be told by the ends of collectives, which lie apart by `spread` on each rank."""
+    """Test of a lateness against the distance of the ends of collectives, the `spread` of each rank."""
 
     def __init__(self, clock: Section) -> None:
         self._spread = {row[0]: int(row[5] or 0) for row in clock.table.rows}

@@ -22,10 +22,10 @@ _RANGE: Final = re.compile(r"@(\d+)-(\d+)(?:/(\d+))?$")
 
 
 def charges(profiles: Sequence[StepProfile], comparison: Comparison, origins: Sequence[int]) -> Floats:
-    """Exposed waiting of all ranks by the rank that it is charged to, in the order of the comparison's ranks.
+    """Return the exposed waiting of all ranks by the rank that it is charged to, in the order of `comparison.ranks`.
 
-    A rank that is no origin passes on what it inherited, to those that it waited for: the part of its lateness that it
-    spent waiting, beyond its cohort, in groups of another kind, or in transfers.
+    A rank that is not an origin passes on what it inherited to those that it waited for: the part of its lateness that
+    it spent waiting, more than its peers, in groups of another kind, or in transfers.
     """
     waits = _waits(profiles, comparison.ranks)
     charge = _direct(waits, comparison)
@@ -35,14 +35,14 @@ def charges(profiles: Sequence[StepProfile], comparison: Comparison, origins: Se
 
 
 def _direct(waits: _Waits, comparison: Comparison) -> Floats:
-    """What others waited for each rank, by kind of group."""
+    """Return how long others waited for each rank, by kind of group, in ns."""
     charge = np.zeros((comparison.ranks.size, max(waits.transfers.size, 1)))
     np.add.at(charge, (waits.late, waits.kind), waits.ns)
     return charge
 
 
 def _settle(charge: Floats, waits: _Waits, comparison: Comparison, origins: Sequence[int]) -> None:
-    """Pass charges on until all lie with whom they are due."""
+    """Pass charges on until each is with the rank that caused it."""
     beyond = _beyond(waits, comparison, charge.shape)
     share, keep = _ways(waits, beyond, comparison)
     keep[[comparison.place(rank) for rank in origins]] = 1.0
@@ -58,11 +58,14 @@ def _settle(charge: Floats, waits: _Waits, comparison: Comparison, origins: Sequ
 
 @dataclass(frozen=True, slots=True)
 class _Waits:
-    """Places of who waited and for whom, in which kind of group, and how long."""
+    """Waits of ranks for others, by kind of group."""
 
     waiter: Codes
+    """Place of the rank that waited."""
     late: Codes
+    """Place of the rank that it waited for."""
     kind: Codes
+    """Number of the kind of group."""
     ns: Floats
     transfers: Flags
     """Which kinds are transfers."""
@@ -83,7 +86,7 @@ def _waits(profiles: Sequence[StepProfile], ranks: Codes) -> _Waits:
 
 
 def kind_of(group: str) -> str:
-    """What groups that play the same part have in common: how many ranks, and how far apart.
+    """Return what groups with the same role have in common: how many ranks, and how far apart.
 
     >>> kind_of("5@0-7"), kind_of("12@1-7/2"), kind_of("3@0,5,6"), kind_of("unknown group")
     ('8/1', '4/2', '0,5,6', 'unknown group')
@@ -96,7 +99,7 @@ def kind_of(group: str) -> str:
 
 
 def _beyond(waits: _Waits, comparison: Comparison, shape: tuple[int, ...]) -> Floats:
-    """By rank and kind the share of its waiting that is beyond its cohort's."""
+    """Return by rank and kind the share of its waiting that is more than its peers'."""
     total = np.zeros(shape)
     np.add.at(total, (waits.waiter, waits.kind), waits.ns)
     excess = np.maximum(total - usual(total, comparison.cohort), 0.0)
@@ -104,8 +107,11 @@ def _beyond(waits: _Waits, comparison: Comparison, shape: tuple[int, ...]) -> Fl
 
 
 def _ways(waits: _Waits, beyond: Floats, comparison: Comparison) -> tuple[Floats, Floats]:
-    """How much of each wait was inherited lateness; and by rank and kind the share of charges that a rank keeps: what
-    it inherited explains no more of its lateness, which is what the one waited that waited most for it."""
+    """Return how much of each wait is inherited lateness, and the share of charges that a rank keeps, by rank and kind.
+
+    A rank keeps the lateness that its own waits do not explain. Its lateness is the longest time that one rank waited
+    for it.
+    """
     inherited = waits.ns * beyond[waits.waiter, waits.kind]
     total = np.zeros(beyond.shape)
     np.add.at(total, (waits.waiter, waits.kind), inherited)
@@ -119,7 +125,7 @@ def _ways(waits: _Waits, beyond: Floats, comparison: Comparison) -> tuple[Floats
 
 
 def _pass_on(charge: Floats, moving: Floats, waits: _Waits, inherited: Floats) -> None:
-    """Give what ranks do not keep to those that they waited for, in kinds that the charge did not come from."""
+    """Give charges that ranks do not keep to those that they waited for, in kinds that the charge did not come from."""
     for kind in range(charge.shape[1]):
         usable = waits.transfers[waits.kind] | (waits.kind != kind)
         weight = np.where(usable, inherited, 0.0)

@@ -29,33 +29,37 @@ _NOT_QUEUED: Final = np.arange(len(OWN_LINES)) != _QUEUED
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """By rank, in ns per step: `own` time, what of it `computed`, `excess` of it beyond the cohort's, `lines` the same
-    by line; `pieces` by which share the rank ran more kernels. `by_step` is the excess of
-    each step: where steps begin differs between ranks, so that only sums are certain. Steps that not all of a cohort
-    recorded are left out, not-a-number in `by_step`; so are ranks without any.
+    """Ranks compared with their cohorts, in ns per step.
 
-    Where the record of a collective is missing, its time looks like work that is queued: ranks that miss any are
-    compared without `idle.dependency`."""
+    Steps that not all of a cohort recorded are left out, and so are ranks without any. If the record of a collective is
+    missing, its time looks like queued work: ranks that miss any are compared without `idle.dependency`.
+    """
 
     ranks: Codes
     steps: Codes
     cohort: Codes
     wall: Floats
     own: Floats
+    """Time that is not spent in communication."""
     computed: Floats
+    """Part of `own` that is compute."""
     excess: Floats
+    """`own` above that of the cohort."""
     lines: Floats
+    """Excess by line, in the order of `OWN_LINES`."""
     pieces: Floats
+    """Share by which the rank ran more kernels."""
     by_step: Floats
+    """Excess of each step, NaN if left out; where steps begin differs between ranks, so only sums are certain."""
     counts: Codes
-    """Steps of each rank."""
+    """Number of steps of each rank."""
 
     def place(self, rank: int) -> int:
         return int(np.searchsorted(self.ranks, rank))
 
 
 def compare(profiles: Sequence[StepProfile], cohorts: Mapping[int, Sequence[int]], dark: frozenset[int]) -> Comparison:
-    """`cohorts` of each rank; `dark` are ranks that miss records of collectives."""
+    """Compare ranks with their `cohorts`; `dark` are ranks that miss records of collectives."""
     profiles = sorted((one for one in profiles if one.steps.size), key=lambda one: one.rank)
     ranks = np.array([one.rank for one in profiles], np.int64)
     steps = np.unique(np.concatenate([np.empty(0, np.int64), *(one.steps for one in profiles)]))
@@ -98,14 +102,16 @@ def compare(profiles: Sequence[StepProfile], cohorts: Mapping[int, Sequence[int]
 
 
 def _labels(ranks: Codes, cohorts: Mapping[int, Sequence[int]]) -> Codes:
-    """A number for each cohort; ranks that share one have the same."""
+    """Number the cohorts: ranks of one cohort have the same number."""
     first = [min(cohorts.get(rank, (rank,))) for rank in ranks.tolist()]
     return np.unique(np.array(first, np.int64), return_inverse=True)[1]
 
 
 def _in_common(known: Flags, cohort: Codes) -> Flags:
-    """Of the steps that each rank has those that its whole cohort has; all where that is none. A step lasts until the
-    next, but the last of a rank only until its last event: it is left out where others go on."""
+    """Return the steps of each rank that its whole cohort has; all of its steps if there are none.
+
+    A step lasts until the next, but the last of a rank only until its last event: it is left out if others go on.
+    """
     kept = known.copy()
     last = known.shape[1] - 1 - known[:, ::-1].argmax(axis=1) if known.size else np.empty(0, np.int64)
     for label in range(int(cohort.max(initial=-1)) + 1):
@@ -118,7 +124,7 @@ def _in_common(known: Flags, cohort: Codes) -> Flags:
 
 
 def usual(values: Floats, cohort: Codes, told: Flags | None = None) -> Floats:
-    """Of each rank's cohort the lower median, of members with all records where there are two such."""
+    """Return the lower median of each rank's cohort, of members with all records if there are two of them."""
     found = np.full(values.shape, np.nan)
     for label in range(int(cohort.max(initial=-1)) + 1):
         rows = np.flatnonzero(cohort == label)

@@ -13,15 +13,15 @@ from typing import Final
 SMALLEST: Final = 0.03
 """Share of a step that the median lateness of a rank must reach."""
 PROVEN: Final = 0.01
-"""Chance of being the last so often, below which it is not chance."""
+"""A rank is not last by chance if the probability of being last this often is at most this."""
 FEWEST: Final = 8
-"""Timed steps from which on they show a habit."""
+"""Fewest timed steps that show a habit."""
 OFTEN: Final = 0.4
-"""Share of the timed steps in which a rank must be the last, where the window shows it to be slow as well."""
+"""Share of the timed steps in which a rank must be last, if the window shows it to be slow as well."""
 NEARLY_ALWAYS: Final = 0.8
-"""The same where the timed steps alone must prove it,"""
+"""Share of the timed steps in which a rank must be last, if they alone must prove it."""
 IN_EACH_HALF: Final = 0.65
-"""and in each half of them: what disturbs a rank of a shared machine lasts for many steps, and then ends."""
+"""Share of each half of the timed steps, too: what disturbs a rank of a shared machine lasts many steps, then ends."""
 
 
 @dataclass(frozen=True, slots=True)

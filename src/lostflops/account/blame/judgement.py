@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from lostflops.store.run import Run
 
 MOST_RANKS: Final = 512
-"""Up to so many ranks all are compared; of more, those that waited least beside a sample of their cohorts."""
+"""Up to this many ranks, all are compared; of more, those that waited least and a sample of their cohorts."""
 _OTHERS: Final = 3
-"""Ranks of the cohort that a named one is compared with in detail."""
+"""Number of ranks of the cohort that a named rank is compared with in detail."""
 
 _DARK: Final = "select distinct rank from arrivals where event is null"
 _LAST: Final = """
@@ -44,10 +44,12 @@ _WAITS: Final = "select rank, avg(wait) from arrivals where event is not null {s
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """`profiles` and `comparison` are of the ranks that were compared, which may be a part of the run."""
+    """Verdict on the ranks of a run."""
 
     profiles: tuple[StepProfile, ...]
+    """Profiles of the ranks that were compared, which may be a part of the run."""
     comparison: Comparison
+    """Comparison of the same ranks."""
     stragglers: tuple[SlowRank, ...]
     last: Mapping[int, LastArrivals]
 
@@ -76,7 +78,7 @@ def judge_profiles(
     found: Sequence[StepProfile],
     habits: Mapping[int, Habit] = MappingProxyType({}),
 ) -> Judgement:
-    """Judge ranks whose profiles are there already."""
+    """Judge ranks by profiles that are already there."""
     comparison, _ = compare_ranks(run, mesh, found)
     cohorts = _cohorts(mesh, found)
     last = {row[0]: LastArrivals(*row[1:]) for row in run.rows(_LAST.format(steps=within(asked)))}
@@ -85,7 +87,7 @@ def judge_profiles(
 
 
 def compare_ranks(run: Run, mesh: Mesh, found: Sequence[StepProfile]) -> tuple[Comparison, frozenset[int]]:
-    """Ranks beside those that do the same work, and which of them miss records of collectives."""
+    """Compare ranks with those that do the same work; return also which ranks miss records of collectives."""
     dark = frozenset(rank for (rank,) in run.rows(_DARK))
     return compare(found, _cohorts(mesh, found), dark), dark
 
@@ -96,7 +98,7 @@ def _cohorts(mesh: Mesh, found: Sequence[StepProfile]) -> dict[int, list[int]]:
 
 
 def within(asked: Scope) -> str:
-    """Of `arrivals` or `events` those in the window; all where nothing is known to belong to a step."""
+    """Return the condition for rows of `arrivals` or `events` in the window; all rows if no row has a step."""
     if asked.steps:
         return f"and step in ({', '.join(map(str, asked.steps))})"
     if asked.kind is WindowKind.TRACE:
@@ -105,7 +107,7 @@ def within(asked: Scope) -> str:
 
 
 def choose_ranks(run: Run, asked: Scope, mesh: Mesh, most: int = MOST_RANKS) -> tuple[int, ...]:
-    """All ranks up to so many; of more, those that waited least beside a sample of their cohorts."""
+    """Return all ranks if there are at most `most`; else those that waited least and a sample of their cohorts."""
     if len(asked.ranks) <= most:
         return asked.ranks
     waits = dict(run.rows(_WAITS.format(steps=within(asked))))
@@ -121,7 +123,7 @@ def choose_ranks(run: Run, asked: Scope, mesh: Mesh, most: int = MOST_RANKS) -> 
 
 
 def _some(ordered: Sequence[int], room: int) -> list[int]:
-    """Those that waited least, and others evenly."""
+    """Return those that waited least, and others evenly."""
     first, rest = list(ordered[: room // 2]), ordered[room // 2 :]
     places = np.linspace(0, len(rest) - 1, min(room - room // 2, len(rest))).astype(int)
     return first + [rest[place] for place in np.unique(places).tolist()]

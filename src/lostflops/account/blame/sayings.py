@@ -23,7 +23,7 @@ CAUSE_WORDS: Final = {
 }
 _MOST_NAMED: Final = 3
 _LONG: Final = 1.1
-"""Times the mean above which a stage is named."""
+"""A stage is named if its time is at least this many times the mean."""
 
 
 def latecomers(found: Sequence[SlowRank], others: str = "Other ranks") -> str:
@@ -48,8 +48,11 @@ def latecomers(found: Sequence[SlowRank], others: str = "Other ranks") -> str:
 
 
 def cost_of(comparison: Comparison) -> tuple[float | None, float | None, int | None]:
-    """By which share of the step the slowest of each step exceeds its cohort, on average; which rank is the slowest
-    most often, and in which share of steps."""
+    """Return by which share of a step its slowest rank exceeds its cohort, and how often the slowest is the same rank.
+
+    The values are the mean excess, the share of steps in which one rank is the slowest most often, and that rank; None
+    if no step is known.
+    """
     known = ~np.isnan(comparison.by_step)
     if not known.any():
         return None, None, None
@@ -62,7 +65,7 @@ def cost_of(comparison: Comparison) -> tuple[float | None, float | None, int | N
 
 
 def long_stage(comparison: Comparison, stage: Callable[[int], int]) -> str:
-    """Which pipeline stage has much more time of its own than the others; empty when none has."""
+    """Say which pipeline stage has much more own time than the others; empty if none has."""
     stages = np.array([stage(rank) for rank in comparison.ranks.tolist()])
     own = {one: float(np.median(comparison.own[stages == one])) for one in np.unique(stages).tolist()}
     longest = max(own, key=lambda one: own[one], default=0)
@@ -73,7 +76,7 @@ def long_stage(comparison: Comparison, stage: Callable[[int], int]) -> str:
 
 
 def unevenness(comparison: Comparison) -> str:
-    """What is to say when no rank stands out."""
+    """Say how even the ranks are, if no rank is late."""
     if np.bincount(comparison.cohort).max(initial=0) < 2:
         return "Every rank does different work, so no rank has peers to compare with."
     slowest, often, rank = cost_of(comparison)

@@ -17,7 +17,7 @@ from lostflops.account.ledger.lines import COMM_LINES, LINES
 from lostflops.account.ledger.profile import StepProfile
 
 _ABOVE_OTHERS: Final = 3.0
-"""Times the typical excess of the other ranks."""
+"""A rank is slow if its excess is at least this many times the typical excess of the other ranks."""
 _TALKING: Final = [LINES.index(line) for line in COMM_LINES]
 _HALF: Final = 0.5
 _SOME: Final = 0.25
@@ -25,25 +25,25 @@ _WAITED_FOR: Final = 0.01
 """Share of its own wall time that others must have waited for it."""
 _SIGNIFICANT: Final = 0.05
 _AS_FOR_FEW: Final = 0.25
-"""Of the largest charge of a rank that may be late."""
+"""A rank stands out only if its charge is at least this part of the largest charge of a rank that may be late."""
 _CLEARLY: Final = 6.0
 _ENOUGH: Final = 8
 _TAIL: Final = 0.9
 _TAIL_DEVIATIONS: Final = 1.645
-"""Standard deviations within which that share of normal values lies; steps of real ranks have long tails."""
+"""Standard deviations that hold `_TAIL` of normal values; steps of real ranks have long tails."""
 _BY_CHANCE: Final = 0.3
-"""Chance of being the last so often in the window, above which the window shows no lateness."""
+"""The window shows no lateness if the probability of being last this often in it is above this."""
 _LIKELY: Final = 0.05
 _AGREE: Final = 3
-"""Steps of the window from which on they can agree."""
+"""Fewest steps of the window that can agree."""
 _SPREADS: Final = 4.0
-"""Standard errors of the mean excess over steps; steps that follow each other are not independent, so that three,
-which would do for chance alone, alarm in jobs whose ranks share cores."""
+"""Standard errors that the mean excess over steps must reach. Steps that follow each other are not independent, so that
+three, which would do for chance alone, alarm in jobs whose ranks share cores."""
 _LEAST_CHANCE: Final = 1e-300
 _FAR_DEVIATIONS: Final = 20
-"""Halves of the largest standard deviation of a count; the tail beyond is below 1e-20."""
+"""Counts farther from the mean than this many square roots of their number are ignored: that tail is below 1e-20."""
 _BEYOND_DOUBT: Final = 0.15
-"""Share of the step above which a rank is named without being the last often."""
+"""Share of the step above which a rank is named even if it is not last often."""
 
 CAUSES: Final = {
     "idle.data": "late_data",
@@ -55,21 +55,24 @@ CAUSES: Final = {
     "idle.dependency": "device_queue",
     "copy": "copies",
 }
-"""What a line of a late rank means; `compute` is `more_work` or `slow_kernels`."""
+"""Cause by line of a late rank; `compute` is `more_work` or `slow_kernels`."""
 
 
 @dataclass(frozen=True, slots=True)
 class LastArrivals:
-    """In how many of how many collectives a rank was the last to arrive, and the mean chance of that."""
+    """How often a rank was the last to arrive at its collectives."""
 
     times: int
+    """Number of collectives to which it came last."""
     of: int
+    """Number of all its collectives."""
     chance: float
+    """Mean probability of being the last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlowRank:
-    """A rank that is slow. `excess` is its own time above that of its peers, in ns per step."""
+    """A rank that is slow."""
 
     rank: int
     kind: str
@@ -78,27 +81,28 @@ class SlowRank:
     cause: str
     line_excess: int
     excess: int
+    """Own time above that of its peers, in ns per step."""
     slow_steps: int
     steps: int
     last: LastArrivals
     p_value: float
     wall: float
     in_steps: bool = True
-    """Whether the window has steps, or all that was recorded is one."""
+    """Whether the window has steps; if not, all that was recorded counts as one."""
     habit: Habit | None = None
-    """How it did in the timed steps of the whole job; None where these do not show it."""
+    """Its record in the timed steps of the whole job; None if these do not show it."""
     confidence: float = 0.0
-    """How often a rank with this evidence is late; 0 where it may be chance, so that it must not be called late."""
+    """How often a rank with this evidence is late; 0 if it may be chance, so that it must not be called late."""
 
 
 class RankEvidence(Protocol):
-    """What is looked up for the ranks that are named, and for no others."""
+    """Facts that are looked up only for the ranks that are named."""
 
     def more_flops(self, rank: int) -> float:
-        """By which share the rank did more FLOPs than others of its cohort; 0 where nothing tells."""
+        """Return the share by which the rank did more FLOPs than others of its cohort; 0 if unknown."""
 
     def slower_kernels(self, rank: int) -> float:
-        """By which share kernels of the same name take longer on it, the short ones and the long ones alike."""
+        """Return the share by which kernels of the same name take longer on it, short and long ones alike."""
 
 
 def find(
@@ -168,15 +172,17 @@ def _confidence(comparison: Comparison, one: SlowRank, habit: Habit | None) -> f
 
 
 def _works_with_others(profiles: Sequence[StepProfile], rank: int) -> bool:
-    """Ranks that do not communicate are not late for anybody."""
+    """Return whether the rank communicates: ranks that do not cannot keep others waiting."""
     talking = {one.rank for one in profiles if one.lines[:, _TALKING].any()}
     return rank in talking and len(talking) > 1
 
 
 def _counts(one: SlowRank, ranks: int, largest: int, noise: float) -> bool:
-    """It is late not by chance: it is the last too often; or others waited for it about as much as for any that is
-    late, and it is well above what ranks and steps differ by anyhow; or its excess is beyond doubt. Few collectives
-    prove nothing."""
+    """Return whether the rank is late, and not by chance.
+
+    It is last too often; or others waited for it about as much as for any late rank, and its excess is well above what
+    ranks and steps differ by anyhow; or its excess is beyond doubt; or there are too few collectives to prove anything.
+    """
     could_tell = chance(LastArrivals(one.last.of, one.last.of, one.last.chance), ranks) < _SIGNIFICANT
     stands_out = one.charged >= _AS_FOR_FEW * largest and one.excess >= _CLEARLY * noise
     beyond_doubt = one.excess >= _BEYOND_DOUBT * one.wall
@@ -185,7 +191,7 @@ def _counts(one: SlowRank, ranks: int, largest: int, noise: float) -> bool:
 
 
 def _noise(comparison: Comparison, rank: int) -> float:
-    """What the excess of the other ranks typically is; of few, what it is in single steps."""
+    """Return the typical excess of the other ranks, in ns per step; with few ranks, from that in single steps."""
     place = comparison.place(rank)
     if comparison.ranks.size >= _ENOUGH:
         return _deviation(np.delete(comparison.excess, place))
@@ -245,8 +251,12 @@ def in_steps(comparison: Comparison) -> bool:
 
 
 def _computing(comparison: Comparison, place: int, evidence: RankEvidence) -> str:
-    """More kernels, or more FLOPs in as many, is more work; the same work that takes longer is slow kernels. Where
-    neither tells, as with kernels of one name and all lengths, it is more work if they are more and not slower."""
+    """Return `more_work` or `slow_kernels`.
+
+    More kernels, or more FLOPs in as many, are more work; the same work that takes longer is slow kernels. If neither
+    is clear, as with kernels of one name and all lengths, it is more work if there are more kernels and they are not
+    slower.
+    """
     rank = int(comparison.ranks[place])
     longer = comparison.lines[place, OWN_LINES.index("compute")]
     needed = longer / max(comparison.computed[place] - longer, 1.0)
@@ -257,7 +267,7 @@ def _computing(comparison: Comparison, place: int, evidence: RankEvidence) -> st
 
 
 def chance(last: LastArrivals, ranks: int) -> float:
-    """How likely it is that some rank is the last at least so often by chance alone.
+    """Return how likely it is that some rank is the last at least this often by chance alone.
 
     >>> chance(LastArrivals(3, 3, 0.5), 2), chance(LastArrivals(1, 3, 0.5), 2)
     (0.25, 1.0)

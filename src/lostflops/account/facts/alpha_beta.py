@@ -15,31 +15,34 @@ import numpy.typing as npt
 
 FEWEST_SIZES: Final = 3
 LEAST_RANGE: Final = 4.0
-"""Times the smallest size that the largest must be."""
+"""The largest size must be at least this many times the smallest."""
 FARTHEST: Final = 0.35
-"""Relative: no size may lie farther from the line."""
+"""Largest relative distance from the line that any size may have."""
 
 Floats = npt.NDArray[np.float64]
 
 
 class NoLineFits(Exception):
-    """Why there is no line, in words."""
+    """Raised if no line fits; its text says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class AlphaBeta:
-    """`alpha` in ns, `beta` in ns per byte, and how far the farthest size lies from the line, relative."""
+    """A line through the times of collectives: time = alpha + beta x size."""
 
     alpha: float
+    """Latency, in ns."""
     beta: float
+    """Time per byte, in ns."""
     farthest: float
+    """Relative distance from the line of the farthest size."""
 
     def time(self, size: float) -> float:
         return self.alpha + self.beta * size
 
 
 def alpha_beta(times: Mapping[int, float]) -> AlphaBeta:
-    """Of the time by size, in ns and bytes; raises `NoLineFits`.
+    """Fit a line to times in ns by size in bytes; raise `NoLineFits` if there is none.
 
     >>> line = alpha_beta({1_000: 6_000, 10_000: 15_000, 100_000: 105_000})
     >>> round(line.alpha), round(line.beta, 6)
@@ -62,7 +65,7 @@ def alpha_beta(times: Mapping[int, float]) -> AlphaBeta:
 
 
 def _line(x: Floats, y: Floats) -> tuple[float, float]:
-    """Least squares of relative errors; latency is not negative."""
+    """Fit alpha and beta by least squares of relative errors; latency is not negative."""
     columns = np.stack((1 / y, x / y), axis=1)
     # Sizes span many decades: without a common scale the smaller column is lost.
     scale = np.abs(columns).max(axis=0)

@@ -6,7 +6,7 @@ _SHARDED: Final = ("all_gather", "reduce_scatter", "all_to_all")
 
 
 def bus_factor(op: str, size: int | None) -> float | None:
-    """What a byte of algbw costs on a link: NCCL's busbw, with the size of the group.
+    """Return the bytes on a link per byte of algbw, as in NCCL's busbw, for a group of `size` ranks; None if unknown.
 
     >>> bus_factor("all_reduce", 8), bus_factor("all_gather", 4), bus_factor("broadcast", 8), bus_factor("barrier", 8)
     (1.75, 0.75, 1.0, None)

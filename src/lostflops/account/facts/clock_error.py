@@ -3,4 +3,4 @@
 from typing import Final
 
 RESOLUTION: Final = 3
-"""Times the typical distance of the ends of two ranks that a difference of their times must exceed."""
+"""Times of two ranks differ if they are more than this many times the typical distance of the ranks' ends apart."""

@@ -15,16 +15,16 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """What one rank sees as one device."""
+    """A device as one rank sees it."""
 
     name: str
     matches: tuple[str, ...]
-    """How it names itself, without the words of `_FAMILIES`."""
+    """Names that it reports, without the words of `_FAMILIES`."""
     peaks: Mapping[str, float]
-    """By dtype: bf16, fp16, fp8, fp32, tf32."""
+    """TFLOPS by dtype: bf16, fp16, fp8, fp32, tf32."""
     memory_gbs: float | None
     scaleup_gbs: float | None
-    """To peers in the host or the NVLink domain, per direction; PCIe where there is nothing else."""
+    """Bandwidth to peers in the host or the NVLink domain, per direction; PCIe if there is nothing else."""
     source: str
     note: str = ""
 
@@ -219,10 +219,10 @@ DEVICES: Final[tuple[Device, ...]] = (
 
 
 def find_device(name: str) -> Device | None:
-    """The device of that name, or None.
+    """Return the device of that name, or None.
 
-    The longest match wins, and the rest of the name may only tell the vendor or the family. So a slice of a device, a
-    virtual GPU and a sibling with a longer name are unknown rather than taken for the whole.
+    The longest match wins, and the rest of the name may only be the vendor or the family. So a slice of a device, a
+    virtual GPU and a sibling with a longer name are unknown rather than taken for the whole device.
 
     >>> device = find_device("NVIDIA H100 80GB HBM3")
     >>> device.name, device.peaks["bf16"]

@@ -33,9 +33,9 @@ FORMULAS: Final[Mapping[str, Formula]] = {**MATMULS, **CONVOLUTIONS, **ATTENTION
 
 
 def op_work(name: str, shapes: str | None, dtypes: str | None, inputs: str | None) -> CallWork | None:
-    """Work of one call, from the JSON texts of `Input Dims`, `Input type` and `Concrete Inputs`.
+    """Return the work of one call, from the JSON texts of `Input Dims`, `Input type` and `Concrete Inputs`.
 
-    None where the op has no formula, or its record is missing, not understood, or does not tell the work.
+    None if the op has no formula, or its record is missing, not understood, or does not show the work.
     """
     formula = FORMULAS.get(name)
     if formula is None or not shapes or not dtypes:

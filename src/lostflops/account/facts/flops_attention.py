@@ -18,18 +18,18 @@ _UNTOLD: Final = ("ends_q", "ends_k", "used_q", "used_k", "new_k", "q_v", "pages
 
 
 def _heads_first(call: Arguments, name: str) -> Shape:
-    """`[..., heads, length, width]`, as `scaled_dot_product_attention` takes it."""
+    """Return `[..., heads, length, width]`, the layout of `scaled_dot_product_attention`."""
     return call.shape(name)
 
 
 def _length_first(call: Arguments, name: str) -> Shape:
-    """`[batch, length, heads, width]`, as the kernels take it."""
+    """Return the shape with heads first from `[batch, length, heads, width]`, the layout of the kernels."""
     batch, length, heads, width = call.shape(name, 4)
     return batch, heads, length, width
 
 
 def _products(call: Arguments, layout: _Layout) -> tuple[int, int, Shape]:
-    """FLOPs of Q·Kᵀ, FLOPs of P·V, and the shape of the result with its heads first."""
+    """Return FLOPs of Q·Kᵀ, FLOPs of P·V, and the shape of the result with its heads first."""
     q, k, v = (layout(call, name) for name in _QKV)
     if not len(q) == len(k) == len(v) >= 2 or q[-1] != k[-1] or k[:-1] != v[:-1]:
         raise UnknownArguments
@@ -40,12 +40,12 @@ def _products(call: Arguments, layout: _Layout) -> tuple[int, int, Shape]:
 
 
 def _share_heads(q: Shape, k: Shape) -> bool:
-    """With grouped queries several heads of Q meet one of K and V; the work is that of Q's heads."""
+    """Return whether Q's heads are a multiple of K's; with grouped queries several share one, and Q's set the work."""
     return all(theirs and not ours % theirs for ours, theirs in zip(q, k, strict=True))
 
 
 def _window(call: Arguments, length: int) -> int:
-    """Keys that a query sees at most: all where the op knows no window or none was set."""
+    """Return the most keys that a query sees: all if the op has no window or none was set."""
     if "left" not in call.places:
         return call.integer("window") or length
     if call.integer("chunk"):
@@ -67,7 +67,7 @@ def _forward(layout: _Layout) -> Callable[[Arguments], CallWork]:
 
 
 def _backward(layout: _Layout) -> Callable[[Arguments], CallWork]:
-    """Two gradients for each product."""
+    """Return a formula that counts two gradients for each product."""
 
     def count(call: Arguments) -> CallWork:
         scores, values, _ = _products(call, layout)

@@ -26,7 +26,7 @@ def _check(image: Shape, weight: Shape, *, transposed: bool) -> None:
 
 
 def _settings(call: Arguments, count: int, *names: str) -> list[list[int]]:
-    """Each along `count` dimensions; an op without a parameter uses what changes nothing."""
+    """Return each setting along `count` dimensions; a parameter that the op does not have gets its neutral value."""
     unset = {"dilation": 1, "output_padding": 0}
     return [call.integers(name, count) if name in call.places else [unset[name]] * count for name in names]
 
@@ -68,7 +68,7 @@ def _either(call: Arguments) -> CallWork:
 
 
 def _gradients(call: Arguments, *, transposed: bool) -> CallWork:
-    """Those that `mask` asks for; that of the bias is no product, and its traffic is nothing beside the others."""
+    """Count the gradients that `mask` asks for; that of the bias is not a product, and its traffic is negligible."""
     grad, image, weight = call.shape("grad"), call.shape("input"), call.shape("weight")
     _check(image, weight, transposed=transposed)
     if len(grad) != len(image) or grad[0] != image[0] or not (transposed or grad[1] == weight[0]):
@@ -92,7 +92,7 @@ def _either_gradients(call: Arguments) -> CallWork:
 
 
 def _one_gradient(made: str, other: str) -> Callable[[Arguments], CallWork]:
-    """Of ops up to PyTorch 1.10 that make one of them; its size is an argument."""
+    """Return a formula for ops up to PyTorch 1.10 that compute one gradient; its size is an argument."""
 
     def count(call: Arguments) -> CallWork:
         grad, shape = call.shape("grad"), call.shape(other)

@@ -18,7 +18,7 @@ def _broadcast(left: Shape, right: Shape) -> Shape:
 
 
 def _multiply(left: Shape, right: Shape) -> tuple[int, Shape]:
-    """FLOPs and shape of `left @ right`, by the rules of `torch.matmul`.
+    """Return FLOPs and shape of `left @ right`, by the rules of `torch.matmul`.
 
     >>> _multiply((8, 1, 2, 3), (5, 3, 4))
     (1920, (8, 5, 2, 4))
@@ -51,7 +51,7 @@ def _any_product(call: Arguments) -> CallWork:
 
 
 def _sum(left_rank: int, right_rank: int) -> Callable[[Arguments], CallWork]:
-    """`beta * c + alpha * a @ b`."""
+    """Return a formula for `beta * c + alpha * a @ b`."""
 
     def count(call: Arguments) -> CallWork:
         model, made = _multiply_ranked(call, left_rank, right_rank)
@@ -70,7 +70,7 @@ def _unread_summand(call: Arguments) -> list[str]:
 
 
 def _count_scaled_mm(call: Arguments) -> CallWork:
-    """Shapes of fp4 tensors count bytes, each of which holds two numbers."""
+    """Count a scaled product; shapes of fp4 tensors count bytes, and each byte holds two numbers."""
     model, made = _multiply_ranked(call, 2, 2)
     return call.work(model * (2 if call.dtype(*_AB) == "fp4" else 1), _AB, [made])
 
@@ -81,7 +81,7 @@ def _integer_product(call: Arguments) -> CallWork:
 
 
 def _count_grouped_mm(call: Arguments) -> CallWork:
-    """Only batches of equal length: where else groups end is known to the device alone."""
+    """Count batches of equal length only: where other groups end is known to the device alone."""
     if call.has("ends"):
         raise UnknownArguments
     return _product(3, 3)(call)

@@ -9,7 +9,7 @@ _MEMBERS: Final = re.compile(r"@(\d+)-(\d+)(?:/(\d+))?$|@(\d+(?:,\d+)+)$")
 
 
 def members(group: str) -> tuple[int, ...]:
-    """The ranks of a group, as far as its id lists them.
+    """Return the ranks of a group, as far as its id lists them.
 
     >>> members("0@0-3"), members("12@1-7/2"), members("3@0,1,5"), members("unknown group")
     ((0, 1, 2, 3), (1, 3, 5, 7), (0, 1, 5), ())

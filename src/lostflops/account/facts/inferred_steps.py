@@ -12,7 +12,7 @@ INFERRED_FROM: Final = {
 }
 """Observations of table `stats`, and what the steps were inferred from."""
 UNCOUNTED: Final = ("steps_from_marks", "steps_from_kernels")
-"""Observations of steps that need not hold the same work each: a batch of requests, a period of kernels."""
+"""Observations of steps that may differ in their work: a batch of requests, a period of kernels."""
 
 
 def inferred_note(observations: Collection[str]) -> str:

@@ -30,8 +30,8 @@ CLASSES: Final = (
     "copy-cast",
     "other",
 )
-"""In order of precedence: of several kernels at once, the class named first takes the nanosecond.
-`normalisation` holds norms, softmax and reductions; `embedding` holds lookups, gather, scatter and indexing."""
+"""In order of precedence: if several kernels run at once, the time belongs to the class named first. `normalisation`
+holds norms, softmax and reductions; `embedding` holds lookups, gather, scatter and indexing."""
 
 _Rows = tuple[tuple[str, str], ...]
 
@@ -102,7 +102,7 @@ _KERNELS: Final[_Rows] = (
 
 
 def _exactly(words: str) -> str:
-    """A pattern for ops of these names, in whatever namespace, in place or not, forward or backward."""
+    """Return a pattern for ops of these names, in any namespace, in place or not, forward or backward."""
     return rf"^(?:\w+::)*_?(?:{'|'.join(words.split())})(?:_?backward\d?(?:_data|_input)?)?_?(?:out)?$"
 
 
@@ -162,23 +162,22 @@ _AMD: Final = r"cijk_|xdl|mfma|gtcx|ck_tile|ck::"
 _Answer = TypeVar("_Answer")
 
 _REMEMBERED: Final = 10_000
-"""A kernel comes with many ops, and an op with many kernels, but there are few of each."""
+"""Size of the caches: a kernel comes with many ops, and an op with many kernels, but there are few of each."""
 
 # Templates whose argument is the kernel: CUTLASS, composable kernels, ATen, Apex.
 _LAUNCHER: Final = re.compile(
     r"(?:^|::)(?:Kernel2?|device_kernel|kentry|multi_tensor_apply_kernel|\w*elementwise_kernel\w*)$"
 )
 _LONGEST_NAME: Final = 4_096
-"""Templates make names of many thousand characters; what tells the kernel stands early."""
+"""Characters that are read: templates make names of many thousand, but the kernel is named early."""
 _NOISE: Final = re.compile(r"^void |^std::enable_if<.*?>::type |\(anonymous namespace\)::|<unnamed>::")
 _MANGLED_PART: Final = re.compile(r"L[a-z]\d+E|DF\d+b?_?|[ST][0-9A-Z]*_|(\d{1,4})(?=[A-Za-z_])|I")
 
 
 def kernel_class(name: str, op: str = "") -> str:
-    """The class of a device kernel.
+    """Return the class of a device kernel.
 
-    `op` is the op around its launch, or the optimizer's annotation where one encloses it; it decides where the name
-    does not.
+    `op` is the op around its launch, or the optimizer's annotation if one encloses it; it decides if the name does not.
 
     >>> foreach = "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<UnaryOpFunctor<float, 2, 1, 1> >"
     >>> kernel_class(foreach, "aten::_foreach_sqrt"), kernel_class(foreach, "Optimizer.step#Adam.step")
@@ -203,7 +202,7 @@ def _class_by_name(name: str) -> str | None:
 
 @lru_cache(_REMEMBERED)
 def op_class(name: str) -> str:
-    """The class of an op, on ranks without an accelerator.
+    """Return the class of an op, on ranks without an accelerator.
 
     >>> [op_class(f"aten::{op}") for op in ("addmm", "mkldnn_convolution", "_fused_adamw_", "view")]
     ['matmul', 'convolution', 'optimizer', 'other']
@@ -213,7 +212,7 @@ def op_class(name: str) -> str:
 
 @lru_cache(_REMEMBERED)
 def rounds_to_tf32(kernel: str) -> bool:
-    """Whether a kernel that multiplies fp32 does so on tensor cores, which take tf32; AMD's matrix cores take fp32.
+    """Return whether a kernel that multiplies fp32 uses tensor cores, which take tf32; AMD's matrix cores take fp32.
 
     >>> rounds_to_tf32("ampere_sgemm_128x64_nn"), rounds_to_tf32("cutlass_80_tensorop_s1688gemm_64x64_16x6_nn_align4")
     (False, True)
@@ -225,7 +224,7 @@ def rounds_to_tf32(kernel: str) -> bool:
 
 @lru_cache(_REMEMBERED)
 def uses_tensor_cores(kernel: str) -> bool | None:
-    """Whether a kernel for matmul, convolution or attention runs on tensor or matrix cores; None if its name is silent.
+    """Return whether a matmul, convolution or attention kernel uses tensor or matrix cores; None if its name is silent.
 
     >>> uses_tensor_cores("sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize64x256x8_stage3_warpsize1x4x1_ffma_kernel")
     False
@@ -240,7 +239,7 @@ def _first(rows: tuple[tuple[_Answer, str], ...], text: str) -> _Answer | None:
 
 
 def _identity(name: str) -> str:
-    """The part of a name that says which kernel it is: without template arguments, unless they are the kernel.
+    """Return the part of a name that identifies the kernel: no template arguments, unless they are the kernel.
 
     >>> _identity("void at::native::(anonymous namespace)::softmax_warp_forward<float, 10>(float*, int)")
     'at::native::softmax_warp_forward'
@@ -258,7 +257,7 @@ def _readable(name: str) -> str:
 
 
 def _demangle_name(name: str) -> str:
-    """The identifiers of a mangled name: its own, then those of its template arguments.
+    """Return the identifiers of a mangled name: its own, then those of its template arguments.
 
     >>> _demangle_name("_ZN7ck_tile6kentryILi1ENS_12Rmsnorm2dFwdINS_8PipelineIDF16bfEEEEEEvDpT1_")
     'ck_tile::kentry<Rmsnorm2dFwd, Pipeline'

@@ -24,7 +24,7 @@ def short(name: str, longest: int = _LONGEST) -> str:
 
 
 def short_apart(names: Sequence[str], longest: int = _LONGEST) -> list[str]:
-    """Return short names of which no two are the same, except where the names are: those that would be are cut less.
+    """Return short names that differ if the names do: names that would look the same are cut less.
 
     >>> short_apart(["kernel_of_type_<float, 16>_and_more", "kernel_of_type_<float, 32>_and_more"], 20)
     ['kernel_of_type_<float, 16>_and_more', 'kernel_of_type_<float, 32>_and_more']

@@ -46,16 +46,16 @@ _TYPES: Final = {
 _SIZE_BY_NUMBER: Final = {3: 4, 5: 2, 6: 4, 7: 8, 15: 2, 23: 1, 24: 1, 25: 1, 26: 1}
 _INTEGER: Final = re.compile(r"-?[0-9]{1,18}")
 _MOST: Final = 2**63 - 1
-"""Counts are stored as BIGINT; nothing real comes near."""
+"""Largest count that BIGINT can store; no real count comes near."""
 
 
 class UnknownArguments(Exception):
-    """The record does not say, or is not understood."""
+    """Raised if the record does not show the arguments, or is not understood."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallWork:
-    """What one call of an op does; see `flops` for what counts."""
+    """Work of one call of an op; see `flops` for what counts."""
 
     model: int
     """FLOPs of the model."""
@@ -69,7 +69,7 @@ class CallWork:
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """The arguments of one call. Every method raises `UnknownArguments` where the record does not answer."""
+    """The arguments of one call; every method raises `UnknownArguments` if the record does not answer."""
 
     places: dict[str, int]
     shapes: list[list[Any]]
@@ -77,7 +77,7 @@ class Arguments:
     inputs: list[str] | None
 
     def has(self, name: str) -> bool:
-        """Whether a tensor was passed as `name`."""
+        """Return whether a tensor was passed as `name`."""
         place = self.places.get(name)
         return place is not None and self.types[place] in _TYPES
 
@@ -88,7 +88,7 @@ class Arguments:
         return shape
 
     def dtype(self, *names: str) -> str:
-        """The one precision of all these tensors: mixed operands are of an outer op, before autocast."""
+        """Return the one precision of these tensors; raise if they are mixed, as in an outer op, before autocast."""
         precisions = {_TYPES[self.types[self.places[name]]][0] for name in names}
         if len(precisions) > 1:
             raise UnknownArguments
@@ -98,7 +98,7 @@ class Arguments:
         return _TYPES[self.types[self.places[name]]][1]
 
     def text(self, name: str) -> str:
-        """A scalar as recorded; nothing is an empty text."""
+        """Return a scalar as recorded; an empty text if nothing was passed."""
         if self.inputs is None:
             raise UnknownArguments
         return self.inputs[self.places[name]]
@@ -113,12 +113,12 @@ class Arguments:
         return flags
 
     def integer(self, name: str) -> int | None:
-        """None where the argument was not passed, or the op of this version has no such parameter."""
+        """Return an integer; None if it was not passed, or the op of this version has no such parameter."""
         text = self.text(name) if name in self.places else ""
         return _integer(text) if text else None
 
     def integers(self, name: str, count: int) -> list[int]:
-        """A list with one item stands for `count` equal ones, as in `stride=[2]`."""
+        """Return `count` integers; a list with one item means `count` equal ones, as in `stride=[2]`."""
         items = [_integer(item) for item in _items(self.text(name))]
         if len(items) == 1:
             items *= count
@@ -127,7 +127,7 @@ class Arguments:
         return items
 
     def made_size(self, operand: str) -> int:
-        """Bytes of an element of the result: of `out`, of `out_dtype`, else as `operand`."""
+        """Return the bytes of an element of the result: those of `out`, of `out_dtype`, else of `operand`."""
         if self.has("out"):
             return self.size("out")
         number = self.integer("out_dtype")
@@ -147,7 +147,7 @@ class Arguments:
         made_size: int | None = None,
         unread: Iterable[str] = (),
     ) -> CallWork:
-        """Work of an op that multiplies `operands`, makes tensors of the shapes `made`, and does not read `unread`."""
+        """Return the work of an op that multiplies `operands`, makes shapes `made`, and does not read `unread`."""
         skipped = {self.places[name] for name in (*unread, "out") if name in self.places}
         read = sum(
             prod(self._shape(place)) * _TYPES[recorded][1]
@@ -171,7 +171,7 @@ class Arguments:
 
 @dataclass(frozen=True, slots=True)
 class Formula:
-    """How the work of an op follows from its arguments."""
+    """Formula for the work of an op, from its arguments."""
 
     signature: str
     count: Callable[[Arguments], CallWork]
@@ -181,12 +181,12 @@ class Formula:
 
 
 def formulas(names: str, signature: str, count: Callable[[Arguments], CallWork]) -> dict[str, Formula]:
-    """One formula for several ops of ATen."""
+    """Return one formula for several ops of ATen."""
     return {f"aten::{name}": Formula(signature, count) for name in names.split()}
 
 
 def read_arguments(signature: str, shapes: str, dtypes: str, inputs: str | None) -> Arguments:
-    """Arguments by the first alternative of `signature` that fits."""
+    """Read arguments by the first alternative of `signature` that fits; raise `UnknownArguments` if none does."""
     dims = _decode(shapes, list[list[int | list[Any]]])
     types = _decode(dtypes, list[str])
     values = _decode(inputs, list[str]) if inputs else None

@@ -15,11 +15,11 @@ _LIBRARIES: Final = sys.stdlib_module_names | {
     *("PIL", "accelerate", "deepspeed", "numpy", "pandas", "pytorch_lightning", "scipy", "tensorboard"),
     *("torchaudio", "torchvision", "tqdm", "transformers", "triton", "wandb"),
 }
-"""What a path that was cut at an entry of `sys.path` begins with; another library there looks like the program."""
+"""First parts of paths that were cut at an entry of `sys.path`; a library not listed here looks like the program."""
 
 
 def code_of(frame: str) -> str:
-    """Of a frame such as `function file.py:12`.
+    """Return whose code a frame such as `function file.py:12` is.
 
     >>> code_of("load /home/me/torch/data.py:3"), code_of("step /venv/site-packages/torch/optim/adam.py:9")
     ('program', 'torch')
@@ -38,7 +38,7 @@ def function_of(frame: str) -> str:
 
 
 def place_of(frame: str) -> str:
-    """File and line.
+    """Return file and line of a frame.
 
     >>> place_of("load my data.py:3")
     'my data.py:3'

@@ -17,7 +17,7 @@ from lostflops.account.flight.standing import Standings
 from lostflops.account.flight.waits import Meeting, WaitGraph, components
 
 WHYS = ("mismatch", "stalled", "ahead", "alone", "never arrived", "no dump")
-"""From the most to the least telling."""
+"""From the strongest to the weakest evidence."""
 
 Node = int | Meeting
 Graph = dict[Node, list[Node]]
@@ -37,11 +37,11 @@ class Blame:
     """Other ranks that wait for a culprit, directly or through others."""
     mismatches: list[Mismatch]
     full: list[Meeting]
-    """Meetings that all members have reached and none leaves, with nothing to tell why."""
+    """Meetings that all members have reached and none leaves, with nothing to show why."""
     tied: list[tuple[int, ...]]
-    """Ranks that wait for each other, where as many stand here as there."""
+    """Ranks that wait for each other, with equally many at each meeting."""
     unclear: list[Meeting]
-    """Meetings of which the dumps do not tell whether all members have reached them."""
+    """Meetings for which the dumps do not show whether all members have reached them."""
 
 
 Named = dict[int, tuple[str, Meeting | None]]
@@ -88,7 +88,7 @@ def blame(standings: Standings, waits: WaitGraph, found: Iterable[Mismatch]) -> 
 
 
 def _ends(graph: Graph) -> Iterator[list[Node]]:
-    """Components that lead nowhere."""
+    """Yield components that lead nowhere."""
     for component in components(graph):
         inside = set(component)
         if all(following in inside for node in component for following in graph[node]):
@@ -96,8 +96,11 @@ def _ends(graph: Graph) -> Iterator[list[Node]]:
 
 
 def _ring(waits: WaitGraph, ranks: list[int]) -> tuple[Named, list[Mismatch]]:
-    """Ranks that wait for each other: those at the meetings with the fewest are named, or all where none has fewer.
-    What holds them may not be known, a transfer without a peer; then all seem to be behind the same meeting."""
+    """Name ranks of a ring, which wait for each other: those at the meetings with the fewest, or all if none has fewer.
+
+    What holds them may be unknown, as with a transfer without a peer; then all seem to be at the same meeting, and no
+    rank is named.
+    """
     held: dict[Meeting, list[int]] = defaultdict(list)
     for rank in sorted(ranks):
         held[waits.fronts[rank][0]].append(rank)
@@ -123,15 +126,14 @@ def _ring(waits: WaitGraph, ranks: list[int]) -> tuple[Named, list[Mismatch]]:
 
 
 def _outside(meeting: Meeting, waits: WaitGraph) -> tuple[str, Meeting | None]:
-    """Why those at a meeting are named when the others, who wait for them elsewhere, never enqueued it."""
+    """Return why ranks at a meeting are named if the others, which wait for them elsewhere, never enqueued it."""
     if meeting.seq is None:
         return "never arrived", None
     return ("ahead" if waits.rolls[meeting].absent else "alone"), meeting
 
 
 def _name_idle(waits: WaitGraph, idle: set[int], named: Named) -> None:
-    """Ranks that others wait for and that wait for nothing, unless they are most of the group: then it is the others
-    who are ahead."""
+    """Name idle ranks that others wait for; if they are most of the group, name the others, which are ahead."""
     for meeting, roll in waits.rolls.items():
         if roll.is_over:
             continue
@@ -146,7 +148,7 @@ def _name_idle(waits: WaitGraph, idle: set[int], named: Named) -> None:
 
 
 def _name_mismatched(waits: WaitGraph, mismatches: list[Mismatch], named: Named) -> None:
-    """A mismatch is blamed where its group is stuck at it or behind it."""
+    """Blame a mismatch if its group is stuck at it or after it."""
     stuck: dict[str, int] = {}
     for meeting in waits.rolls:
         if meeting.seq is not None:
@@ -177,7 +179,7 @@ class _WaitingRanks:
         return len(known) - (rank in known)
 
     def all_known(self) -> set[int]:
-        """All ranks that wait for one of those asked about."""
+        """Return all ranks that wait for one of those asked about."""
         return set().union(*self._known.values())
 
     def _reach(self, start: Iterable[Node]) -> set[int]:
@@ -192,7 +194,7 @@ class _WaitingRanks:
 
 
 def _most_awaited(waits: WaitGraph, count: _WaitingRanks, rank: int) -> Meeting | None:
-    """The meeting at which most ranks wait for this one; collectives before transfers."""
+    """Return the meeting at which most ranks wait for this one, of equals a collective; None if there is none."""
     awaited = (node for node in count.before.get(rank, ()) if not isinstance(node, int))
     ordered = sorted(
         (meeting for meeting in awaited if rank not in waits.rolls[meeting].queued),

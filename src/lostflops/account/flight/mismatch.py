@@ -64,7 +64,7 @@ class Mismatch(NamedTuple):
     what: str
     """`op`, `size` or `order`."""
     ranks: tuple[int, ...]
-    """Those in the minority; all of them where there is none."""
+    """Ranks in the minority; all of them if there is none."""
     called: str
     others: str
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 DEFAULT_GROUP: Final = "0"
 """PyTorch's name of the group of all ranks; gloo dumps do not list its members."""
 SMALLEST_RING: Final = 100
-"""Fewer entries than this never filled a ring: it holds 2,000 unless told otherwise."""
+"""Fewer entries than this never filled a ring, which holds 2,000 by default."""
 
 ENTRIES: Final = """
     with entries as not materialized (
@@ -94,7 +94,7 @@ class LastEntry(NamedTuple):
 
 
 class Front(NamedTuple):
-    """A rank's oldest pending entry: what holds it."""
+    """A rank's oldest pending entry, which holds it up."""
 
     group: str
     is_p2p: bool
@@ -106,7 +106,7 @@ class RankStand(NamedTuple):
     last: LastEntry = LastEntry()
     first_created: int | None = None
     is_wrapped: bool = False
-    """Old entries may have been overwritten."""
+    """Whether old entries may have been overwritten."""
 
 
 class Pending(NamedTuple):
@@ -117,12 +117,14 @@ class Pending(NamedTuple):
 
 
 class GroupStand(NamedTuple):
-    """How far a rank is with the collectives of a group: the newest it enqueued, the newest seen to complete, and the
-    oldest pending."""
+    """How far a rank is with the collectives of a group."""
 
     newest: int
+    """Newest that it enqueued."""
     completed: int | None
+    """Newest that was seen to complete."""
     pending: Pending | None
+    """Oldest pending."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,13 +134,13 @@ class GroupState:
     """Rank by position within the group."""
     description: str | None = None
     is_known: bool = True
-    """All members are known."""
+    """Whether all members are known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standings:
     is_full: bool
-    """Dumps hold entries that are over, not active ones only."""
+    """Whether dumps hold entries that are over, not active ones only."""
     ranks: dict[int, RankStand]
     groups: dict[str, GroupState]
     collectives: dict[str, dict[int, GroupStand]]
@@ -223,7 +225,7 @@ def _infer_group_state(
     collectives: dict[str, dict[int, GroupStand]],
     waiting: list[tuple[Any, ...]],
 ) -> GroupState:
-    """A group whose members no dump lists: all ranks if it is the default one, else those that are seen in it."""
+    """Return a group whose members no dump lists: all ranks for the default group, else those seen in it."""
     if group == DEFAULT_GROUP:
         return GroupState(tuple(sorted(ranks)), {rank: rank for rank in ranks})
     seen = collectives.get(group, {}).keys() | {row[0] for row in waiting if row[1] == group}
@@ -231,7 +233,7 @@ def _infer_group_state(
 
 
 def parse_members(group_id: str) -> tuple[int, ...]:
-    """The members that the id of a group spells out; none where it does not.
+    """Return the members that the id of a group lists; empty if it does not.
 
     >>> parse_members("12@1-7/2"), parse_members("0@0-2"), parse_members("5@3"), parse_members("7@0,3,4")
     ((1, 3, 5, 7), (0, 1, 2), (3,), (0, 3, 4))

@@ -28,28 +28,28 @@ class Meeting(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class Roll:
-    """Who is at a meeting, and who is not."""
+    """Ranks that are at a meeting, and ranks that are not."""
 
     op: str
     number: int
     at: list[int] = field(default_factory=list)
     started: list[int] = field(default_factory=list)
-    """Those of `at` whose device is seen to have started it."""
+    """Ranks of `at` whose device was seen to start it."""
     queued: list[int] = field(default_factory=list)
-    """Enqueued, behind something older that is pending."""
+    """Ranks that enqueued it, after something older that is pending."""
     passed: list[int] = field(default_factory=list)
     absent: list[int] = field(default_factory=list)
-    """Never arrived: their newest entry of the group is older."""
+    """Ranks that never arrived: their newest entry of the group is older."""
     silent: list[int] = field(default_factory=list)
-    """No entry of the group at all, so it never arrived, or what it did is over and not in the dump."""
+    """Ranks without any entry of the group: they never arrived, or what they did is over and not in the dump."""
     missing: list[int] = field(default_factory=list)
-    """Wrote no dump."""
+    """Ranks that wrote no dump."""
     unknown: list[int] = field(default_factory=list)
-    """The dump does not tell: the ring may have lost the entry, or it is over and may have failed (gloo)."""
+    """Ranks whose dump does not show it: the ring may have lost the entry, or it is over and may have failed (gloo)."""
 
     @property
     def is_over(self) -> bool:
-        """Some completed what none can before all have arrived, or all but one: those at it wait for nobody."""
+        """Whether ranks at it wait for no rank: some completed what none can before all arrive, or all but one did."""
         away = self.absent or self.silent or self.missing or self.unknown
         is_last = not away and len(self.at) + len(self.queued) == 1
         return bool(self.passed) and (self.op in MEETING_OPS or is_last)
@@ -62,9 +62,9 @@ class Roll:
 class WaitGraph:
     rolls: dict[Meeting, Roll]
     fronts: dict[int, list[Meeting]]
-    """The meetings that each rank waits for, the one that holds it first."""
+    """Meetings that each rank waits for, the one that holds it first."""
     stalled: dict[int, Meeting]
-    """Ranks that are still in what others have completed."""
+    """Meeting of each rank that is still in what others have completed."""
 
     def graph(self) -> dict[int | Meeting, list[int | Meeting]]:
         graph: dict[int | Meeting, list[int | Meeting]] = {
@@ -96,7 +96,7 @@ def waits(standings: Standings) -> WaitGraph:
 
 
 def _pending_at(standings: Standings, meeting: Meeting, rank: int) -> bool:
-    """Whether the meeting is the rank's oldest pending one of its group."""
+    """Return whether the meeting is the rank's oldest pending one of its group."""
     if meeting.seq is None:
         return True
     stand = standings.collectives[meeting.group].get(rank)
@@ -144,7 +144,10 @@ def _call(standings: Standings, group: str, first: Pending, rank: int, roll: Rol
 
 
 def _silent(standings: Standings, first: Pending, rank: int, stand: RankStand, roll: Roll) -> None:
-    """A rank without an entry of the group. A ring that kept nothing lost nothing, nor did one that is not full."""
+    """Put a rank without an entry of the group on the roll.
+
+    A ring that kept nothing lost nothing, nor did one that is not full.
+    """
     covers = stand.first_created is None or (first.created is not None and stand.first_created <= first.created)
     if stand.is_wrapped and not covers:
         roll.unknown.append(rank)
@@ -180,7 +183,7 @@ def _transfers(standings: Standings) -> dict[Meeting, Roll]:
 
 
 def components(graph: Mapping[Thing, Sequence[Thing]]) -> list[list[Thing]]:
-    """Strongly connected components, each before those that lead to it (Tarjan, without recursion).
+    """Return strongly connected components, each before those that lead to it (Tarjan, without recursion).
 
     >>> components({1: [2], 2: [1, 3], 3: []})
     [[3], [2, 1]]

@@ -43,22 +43,25 @@ if TYPE_CHECKING:
     from lostflops.store.run import Run
 
 MOST_KEPT: Final = 2000
-"""Ranks whose ledgers are kept for the next question."""
+"""Most ranks whose ledgers are kept for the next question."""
 
 Lines = dict[str, int]
 Shares = list[tuple[str, Codes, Ns]]
-"""Line, device rows and the time that each accounts for; a row of -1 stands for none."""
+"""Line, device rows and the time that each accounts for; a row of -1 means no row."""
 Stretches = Iterator[tuple[str, Codes, Ns]]
-"""Line, events and the time that each accounts for; an event of -1 stands for none."""
+"""Line, events and the time that each accounts for; an event of -1 means no event."""
 
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """All compute, all communication, and what of the communication ran under compute."""
+    """Time of compute and of communication, and how much they overlap, in ns."""
 
     compute: int
+    """All compute."""
     comm: int
+    """All communication."""
     hidden: int
+    """Communication that ran under compute."""
 
     @property
     def exposed(self) -> int:
@@ -69,7 +72,7 @@ class Overlap:
 
     @property
     def most(self) -> int:
-        """What could have been hidden at best."""
+        """Communication that could have been hidden at best."""
         return min(self.compute, self.comm)
 
 
@@ -83,27 +86,33 @@ class LongestStretch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankLedger:
-    """`lines` sum to the window's wall; `steps` are the same by step, `phases`, `annotations` and `modules` by what was
-    done. `groups` hold each process group's own communication: groups may overlap, so these do not add up. `samples`
-    are stacks by the line that they were read on, and how often; `sampled_ns` the time that they stand for."""
+    """The ledger of one rank."""
 
     rank: int
     on_device: bool
     window: LedgerWindow
     lines: Lines
+    """Time by line, in ns; sums to the window's wall time."""
     parts: Parts
     steps: tuple[Lines, ...]
+    """Lines of each step."""
     phases: dict[str, Lines]
+    """Lines by phase."""
     annotations: dict[str, Lines]
+    """Lines by annotation."""
     modules: dict[str, Lines]
+    """Lines by module."""
     samples: LineStacks
+    """Stacks by the line that they were read on, and how often."""
     sampled_ns: LineStacks
+    """Time that the samples represent, by line and stack."""
     overlap: Overlap
     groups: dict[str, Overlap]
+    """Communication of each process group; groups may overlap, so these do not add up."""
     together: Together
     longest: dict[str, LongestStretch]
     blocker: int
-    """Event of what had blocked before the longest stretch of `idle.sync`, -1 for none."""
+    """Event that had blocked before the longest stretch of `idle.sync`; -1 for none."""
     work: RankWork
     unlaunched: int
     kernels: int
@@ -116,12 +125,13 @@ class RankLedger:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What is kept of some ranks and a window: their ledgers, and how often each kernel ran on all of them. The run is
-    kept too: the identity of one that is gone may be another's."""
+    """Results that are kept for some ranks and a window."""
 
     run: Run
+    """Kept too, because the identity of a run that is gone may be another's."""
     ledgers: list[RankLedger]
     kernels: KernelSums
+    """How often each kernel ran on all ranks."""
 
 
 _kept: ContextVar[dict[tuple[int, Scope], Made] | None] = ContextVar("kept", default=None)
@@ -129,8 +139,10 @@ _kept: ContextVar[dict[tuple[int, Scope], Made] | None] = ContextVar("kept", def
 
 @contextmanager
 def made_once() -> Iterator[None]:
-    """Inside it ledgers are made once for all questions about the same ranks and window: a page asks many. Of very many
-    ranks they are made anew, since they would fill the memory."""
+    """Keep ledgers inside this context, so that many questions about the same ranks and window make them once.
+
+    Ledgers of more than `MOST_KEPT` ranks are made again each time, since they would fill the memory.
+    """
     token = _kept.set({})
     try:
         yield
@@ -139,7 +151,7 @@ def made_once() -> Iterator[None]:
 
 
 def ledgers(run: Run, asked: Scope, progress: Progress | None = None) -> Iterator[RankLedger]:
-    """The ledger of each rank that was asked for; `progress` hears how many of how many are done."""
+    """Yield the ledger of each rank that was asked for; `progress` gets the number done and the number of all."""
     if (held := _among(run, asked)) is not None:
         yield from held
     elif (made := made_of(run, asked, progress)) is not None:
@@ -149,13 +161,13 @@ def ledgers(run: Run, asked: Scope, progress: Progress | None = None) -> Iterato
 
 
 def profiles_of(run: Run, asked: Scope, progress: Progress | None = None) -> Iterator[StepProfile]:
-    """What ranks are compared by; that is less work than their ledgers, unless these are kept."""
+    """Yield the profiles that ranks are compared by; that is less work than their ledgers, unless these are kept."""
     held = _among(run, asked)
     yield from by_rank(PROFILE, run, asked, progress) if held is None else (ledger.profile for ledger in held)
 
 
 def made_of(run: Run, asked: Scope, progress: Progress | None = None) -> Made | None:
-    """What is kept of exactly these ranks, made now if it is not there yet; None where nothing is kept."""
+    """Return what is kept of exactly these ranks, made now if it is not there yet; None if nothing is kept."""
     kept = _kept.get() if len(asked.ranks) <= MOST_KEPT else None
     if kept is None:
         return None
@@ -166,7 +178,7 @@ def made_of(run: Run, asked: Scope, progress: Progress | None = None) -> Made | 
 
 
 def _among(run: Run, asked: Scope) -> list[RankLedger] | None:
-    """Those that were asked for, where ledgers of them and maybe of others are kept."""
+    """Return the ledgers that were asked for, if ledgers of these ranks, and maybe of others, are kept; else None."""
     wanted = set(asked.ranks)
     for (identity, scope), made in (_kept.get() or {}).items():
         if identity == id(run) and replace(asked, ranks=scope.ranks) == scope and wanted.issubset(scope.ranks):
@@ -182,7 +194,7 @@ def _build_ledgers(run: Run, asked: Scope, progress: Progress | None) -> Made:
 
 
 def account_with_kernels(record: Record, chosen: LedgerWindow) -> tuple[RankLedger, KernelSums]:
-    """The ledger, and how often each kernel ran."""
+    """Return the ledger, and how often each kernel ran."""
     sums = KernelSums()
     return account(record, chosen, sums), sums
 
@@ -242,8 +254,10 @@ def _steps(made: Partition) -> tuple[Lines, ...]:
 
 
 def _by_device(record: Record, made: Partition, shares: Shares) -> tuple[dict[str, Lines], dict[str, Lines]]:
-    """Lines by phase and by annotation: busy time goes with its event, idle time with the event that ends it, and
-    Python with the annotation that it ran in."""
+    """Return lines by phase and by annotation.
+
+    Busy time belongs to its event, idle time to the event that ends it, and Python to the annotation that it ran in.
+    """
     device, host = record.device, record.host
     known = device.launch >= 0
     times = np.where(known, host.start[device.launch], 0) if host.start.size else np.zeros(known.size, np.int64)
@@ -327,7 +341,7 @@ def _device_stretches(record: Record, shares: Shares) -> Stretches:
 
 
 def _thread_stretches(record: Record, made: Partition) -> Stretches:
-    """On a CPU rank idle time goes with the op that follows it."""
+    """Yield the stretches of a CPU rank: its idle time belongs to the op that follows it."""
     host = record.host
     ops = host.having(Trait.OP, [record.training_lane])
     ops = ops[np.argsort(host.start[ops], kind="stable")]

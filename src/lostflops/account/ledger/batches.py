@@ -31,7 +31,7 @@ class RankBatch:
         self._edges = dict(zip(ranks, zip(*edges, strict=True), strict=True))
 
     def of(self, rank: int) -> dict[str, Any]:
-        """Return the columns of a rank, which others read too: they cannot be written."""
+        """Return the columns of a rank, read-only because they are shared."""
         first, last = self._edges[rank]
         columns = {name: np.asarray(values[first:last]) for name, values in self._columns.items()}
         for values in columns.values():
@@ -40,7 +40,7 @@ class RankBatch:
 
 
 class BatchVocabulary:
-    """Texts by a hash of theirs: DuckDB hashes a column in the time it takes to read it, and numbers are small."""
+    """Texts by their hashes: DuckDB hashes a column in the time it takes to read it, and numbers are small."""
 
     def __init__(self, run: Run, key: str, values: str, rows: str) -> None:
         found = run.rows(f"select distinct {key} as key, {values} from {rows}")

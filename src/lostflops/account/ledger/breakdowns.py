@@ -25,7 +25,7 @@ def layers(modules: Mapping[str, Counter[str]]) -> dict[str, Counter[str]]:
 
 
 def module_table(name: str, sums: Mapping[str, Counter[str]], whole: int) -> Table:
-    """All of them, so that each line sums to the ledger's; empty where no module was annotated."""
+    """Return a table of all modules, so that each line sums to the ledger's; empty if no module was annotated."""
     told = sums if set(sums) - {NO_MODULE} else {}
     ordered = sorted(told.items(), key=lambda item: (-item[1].total(), item[0]))
     fields = (
@@ -49,7 +49,7 @@ def module_table(name: str, sums: Mapping[str, Counter[str]], whole: int) -> Tab
 
 
 def where(samples: LineStacks, times: LineStacks) -> Table:
-    """Each host line that has samples by function, the largest; too few samples name none."""
+    """Return the largest functions of each host line that has samples; none for a line with too few samples."""
     fields = (
         Field("line"),
         Field("function"),
@@ -71,7 +71,7 @@ def where(samples: LineStacks, times: LineStacks) -> Table:
 
 
 def sampled_in(samples: LineStacks, times: LineStacks, line: str) -> Iterator[str]:
-    """Evidence in words: where the host was on a line of its own, where stacks were sampled at all."""
+    """Yield evidence in words: where the host was on a line of its own, if stacks were sampled at all."""
     if line not in HOST_LINES or not samples:
         return
     counts = samples.get(line, Counter()).total()

@@ -31,9 +31,9 @@ A = TypeVar("A")
 Progress = Callable[[int, int], None]
 
 WORTH: Final = 3_000_000
-"""Events that take longer to account for than workers take to start."""
+"""More events than this take longer to account for than workers take to start."""
 _AT_ONCE: Final = 2_000
-"""Ranks whose answers are held until they are asked for."""
+"""Most ranks whose answers are held until they are asked for."""
 _TASKS_OF_WORKER: Final = 4
 _QUESTIONS: Final = {
     "ledger": "lostflops.account.ledger.accounts",
@@ -41,15 +41,16 @@ _QUESTIONS: Final = {
     "profile": "lostflops.account.ledger.profile",
     "kernels": "lostflops.account.ledger.kernel_totals",
 }
-"""Where each question is declared, in `QUESTIONS`: a message can ask nothing else."""
+"""Module that declares each question, in `QUESTIONS`: a message can ask nothing else."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question(Generic[A]):
-    """`gives` is what msgspec makes of an answer that has travelled."""
+    """A question that is answered for each rank."""
 
     name: str
     gives: type[A]
+    """Type that msgspec decodes an answer to, after transport."""
     answer: Callable[[Record, LedgerWindow], A]
 
 
@@ -59,14 +60,14 @@ class RankQuestion(msgspec.Struct, frozen=True):
     question: str
     run: str
     generation: int
-    """Which of its states is asked about: a run may change while its job trains."""
+    """State of the run that is asked about: a run may change while its job trains."""
     kind: WindowKind
     ranks: tuple[int, ...]
     steps: tuple[int, ...]
 
 
 def by_rank(question: Question[A], run: Run, asked: Scope, progress: Progress | None = None) -> Iterator[A]:
-    """The answers of the ranks that recorded any time, in order; `progress` hears how many of how many are done."""
+    """Yield answers of ranks that recorded any time, in order; `progress` gets the number done and that of all."""
     spread = ChosenEngine.from_environment()
     if _is_worth(run, asked, spread):
         yield from _elsewhere(question, run, asked, spread, progress)

@@ -5,4 +5,4 @@ from typing import Final
 SIZE: Final = """case when op = 'all_gather' then coalesce(bytes_out, bytes_in * group_size)
     when op = 'reduce_scatter' then coalesce(bytes_in, bytes_out * group_size)
     else coalesce(bytes_in, bytes_out) end"""
-"""In SQL over `collectives`; what one side did not tell follows from the other and the group."""
+"""SQL over `collectives`; a size that one side did not record follows from the other and the group."""

@@ -25,19 +25,22 @@ Numbers = npt.NDArray[np.int64]
 _EVENTS: Final = "select coalesce(sum(events), 0)::bigint from ranks"
 
 MOST_EVENTS: Final = 750_000
-"""As many are replayed within a second."""
+"""This many are replayed within a second."""
 AFFORDED: Final = 3_000_000
-"""Of more nobody who waits for a page waits for a replay."""
+"""A replay of more events takes too long for a page."""
 WARM_UP: Final = 2.0
-"""A first step of more than so many times the median of the others is warm-up: compilation, allocation, connections."""
+"""A first step of more than this many times the others' median is warm-up: compilation, allocation, connections."""
 _FEWEST_OTHERS: Final = 3
 _ALIKE: Final = 0.05
-"""By what part their mean may differ from that of all."""
+"""Part by which the mean of the chosen steps may differ from that of all."""
 
 
 def few_steps(run: Run, most: int = MOST_EVENTS) -> Run:
-    """The run itself where all its steps hold at most so many events, or where no few that every rank recorded are like
-    all; never less than one step."""
+    """Return the run with a few steps that are like all, of at most `most` events; never less than one step.
+
+    Return the run itself if all its steps hold at most `most` events, or if no few steps that every rank recorded are
+    like all.
+    """
     ((events,),) = run.rows(_EVENTS)
     if run.steps or events <= most:
         return run
@@ -61,7 +64,7 @@ def few_steps(run: Run, most: int = MOST_EVENTS) -> Run:
 
 
 def warm_up(number: Numbers, took: Numbers) -> int | None:
-    """Return the number of the first step where it is warm-up, which happens once and not in every step.
+    """Return the number of the first step if it is warm-up, which happens once and not in every step; else None.
 
     >>> steps = np.array([1, 2, 3, 4])
     >>> warm_up(steps, np.array([90, 30, 31, 32])), warm_up(steps, np.array([9, 8, 7, 8]))
@@ -75,14 +78,14 @@ def warm_up(number: Numbers, took: Numbers) -> int | None:
 
 
 def without_warm_up(run: Run) -> Run:
-    """Return the run without a first step that is warm-up; the run itself where there is none."""
+    """Return the run without a first step that is warm-up; the run itself if there is none."""
     number, took = step_times(run)
     first = warm_up(number, took)
     return run if first is None else run.of_steps([step for step in np.unique(number).tolist() if step != first])
 
 
 def is_large(run: Run) -> bool:
-    """Whether even the steps that stand for it take minutes to replay."""
+    """Return whether even the few steps that represent the run take minutes to replay."""
     few = few_steps(run)
     ((events,),) = few.rows("select count(*) from events" if few.steps else _EVENTS)
     if few is not run:
@@ -91,7 +94,9 @@ def is_large(run: Run) -> bool:
 
 
 def _nearest(mean: npt.NDArray[np.float64], by_all: npt.NDArray[np.bool_], size: int) -> slice | None:
-    """So many in a row that all ranks recorded, or as many as there are; None where all recorded none.
+    """Return `size` steps in a row that all ranks recorded, or fewer if there are no more; None if there are none.
+
+    Of all such rows, it is the one whose mean is nearest to that of all steps.
 
     >>> some = np.array([9.0, 1.0, 2.0, 3.0, 2.0, 1.0])
     >>> _nearest(some, some > 0, 2), _nearest(some, some != 3, 2)
@@ -110,7 +115,7 @@ def _nearest(mean: npt.NDArray[np.float64], by_all: npt.NDArray[np.bool_], size:
 
 
 def step_times(run: Run) -> tuple[Numbers, Numbers]:
-    """Number and time of each step of each rank."""
+    """Return number and time of each step of each rank, in ns."""
     ranks = [rank for (rank,) in run.rows("select distinct rank from steps order by rank")]
     windows = [step_window(steps, steps.on_device) for steps in steps_of(run, ranks)] if ranks else []
     none = np.empty(0, np.int64)
@@ -119,7 +124,7 @@ def step_times(run: Run) -> tuple[Numbers, Numbers]:
 
 
 def describe_chosen_steps(run: Run) -> str:
-    """Which steps a run shows and how they compare with all; empty where it shows all."""
+    """Say which steps a run shows and how they compare with all; empty if it shows all."""
     if not run.steps:
         return ""
     number, took = step_times(run.whole)
@@ -132,7 +137,8 @@ def describe_chosen_steps(run: Run) -> str:
 
 
 def _name_steps(steps: Sequence[int]) -> str:
-    """
+    """Name steps, with the verb that follows.
+
     >>> _name_steps([3]), _name_steps([3, 4]), _name_steps([3, 10])
     ('step 3 was', 'steps 3 to 4 were', '2 recorded steps from 3 to 10 were')
     """

@@ -22,21 +22,22 @@ _TO_HOST: Final = re.compile(r"Memcpy DtoH")
 NEVER: Final = np.iinfo(np.int64).max
 _BEFORE_ALL: Final = np.iinfo(np.int64).min
 CLOCK_SKEW: Final = 100_000
-"""By how much the clocks of a host and its device are seen to differ in recorded traces, in ns."""
+"""Difference between the clocks of a host and its device that is seen in recorded traces, in ns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gaps:
-    """Idle gaps in order of time. `ender` is the device row that ends each; `blocker` the host row of the call that
-    had blocked on the device, where one did; -1 for none."""
+    """Idle gaps in order of time."""
 
     start: Ns
     stop: Ns
     ender: Codes
+    """Device row that ends each gap; -1 for none."""
     blocker: Codes
+    """Host row of the call that had blocked on the device; -1 for none."""
     lines: dict[str, Intervals]
     calls: Intervals
-    """What of `idle.host` was spent inside calls of the runtime, launches among them."""
+    """Part of `idle.host` inside calls of the runtime, launches included."""
 
 
 def explain(record: Record, idle: Intervals) -> Gaps:
@@ -62,7 +63,7 @@ def explain(record: Record, idle: Intervals) -> Gaps:
 
 
 class _GapLayers:
-    """Time that is given out once: what one line took, no later line can have."""
+    """Idle time that is given out once: what one line took, no later line can have."""
 
     def __init__(self, free: Intervals) -> None:
         self._free = free
@@ -78,7 +79,7 @@ class _GapLayers:
         self.lines[line] = self.lines.get(line, Intervals.empty()) | span
 
     def take_thread(self, record: Record, lane: int, region: Intervals, blocked: Intervals) -> Intervals:
-        """Split what one launching thread did in its region; returns what runtime calls took of `idle.host`."""
+        """Split what one launching thread did in its region; return the runtime calls' part of `idle.host`."""
         host, lanes = record.host, [lane]
         self.take("unexplained", region.clip(_BEFORE_ALL, record.host_begins))
         self.take("idle.data", host.spans(Trait.DATA, [lane, record.training_lane]) & region)
@@ -93,7 +94,7 @@ class _GapLayers:
 
 
 def _split_gaps(idle: Intervals, instants: Ns) -> tuple[Ns, Ns]:
-    """Gaps, cut where an event that takes no time ran: what came before it ended there."""
+    """Cut gaps where an event of no duration ran: what came before it ended there."""
     at = np.searchsorted(idle.start, instants, side="right") - 1
     if not len(idle):
         return idle.start, idle.stop
@@ -117,7 +118,7 @@ def _launch_lane(record: Record, rows: Codes) -> Codes:
 
 
 def _enders(record: Record, stop: Ns, latest: Ns) -> tuple[Codes, Ns, Ns]:
-    """The event that starts where each gap stops, of several the first launched; when its launch began and was over."""
+    """Return the event that ends each gap, of several the first launched, and when its launch began and was over."""
     device = record.device
     order = np.lexsort((latest, _launch_times(record), device.start))
     starts = device.start[order]
@@ -134,7 +135,7 @@ def _enders(record: Record, stop: Ns, latest: Ns) -> tuple[Codes, Ns, Ns]:
 
 
 def _handed_over(record: Record, start: Ns, stop: Ns, launch: Ns, returned: Ns) -> tuple[Ns, Ns]:
-    """From when to when, within each gap, the host hands over what ends it.
+    """Return from when to when, within each gap, the host hands over the work that ends it.
 
     Clocks of host and device differ by some microseconds, so that work may seem to start before its launch.
     """
@@ -145,7 +146,7 @@ def _handed_over(record: Record, start: Ns, stop: Ns, launch: Ns, returned: Ns) 
 
 
 def _latency(record: Record) -> int:
-    """Smallest time from the start of a launch call to the start of what it launched."""
+    """Return the smallest time from the start of a launch call to the start of what it launched, in ns."""
     launched = record.device.launch >= 0
     if not launched.any():
         return 0
@@ -154,10 +155,10 @@ def _latency(record: Record) -> int:
 
 
 def _latest_launches(record: Record) -> Ns:
-    """When each device row was launched, or by when at the latest.
+    """Return when each device row was launched, or by when at the latest.
 
-    A launch that is not recorded came no later than that of any later event of the same stream, since a stream runs
-    its work in order.
+    A launch that is not recorded came no later than that of any later event of the same stream, since a stream runs its
+    work in order.
     """
     device = record.device
     order = np.lexsort((device.start, device.lane))
@@ -176,10 +177,10 @@ def _runs(values: Codes) -> list[tuple[int, int]]:
 
 
 def _refills(record: Record, start: Ns, launch: Ns, lanes: Codes) -> tuple[Codes, Ns]:
-    """For each gap the call that had blocked on the device when it began, and the first launch after its return.
+    """Return for each gap the call that had blocked on the device when it began, and the first launch after its return.
 
-    Only the launching thread and the training thread count: others block for themselves. Nor does a call that had
-    returned before the gap began: it waited for another stream.
+    Only the launching thread and the training thread count: others block for themselves. A call that had returned
+    before the gap began does not count either: it waited for another stream.
     """
     blocker, refilled = np.full(start.size, -1, np.int64), start.copy()
     device = record.device
@@ -204,14 +205,17 @@ def _refills(record: Record, start: Ns, launch: Ns, lanes: Codes) -> tuple[Codes
 
 
 def _running_argmax(values: Ns) -> Codes:
-    """Where the largest value so far stands."""
+    """Return the place of the largest value so far."""
     new = values >= np.maximum.accumulate(values)
     return np.maximum.accumulate(np.where(new, np.arange(values.size), 0))
 
 
 def blocking_calls(record: Record) -> Codes:
-    """Calls that wait for the device: those named so, and copies through pageable memory that returned only after the
-    copy had ended. Other asynchronous copies may end before their call returns, and yet nobody waited."""
+    """Return calls that wait for the device.
+
+    These are calls with such a name, and copies through pageable memory that returned only after the copy had ended.
+    Other asynchronous copies may end before their call returns although the host did not wait.
+    """
     host, device = record.host, record.device
     through_pages = np.array([_PAGEABLE.search(name) is not None for name in record.names], np.bool_)
     copies = np.flatnonzero((device.kind == MEMCPY) & (device.launch >= 0))

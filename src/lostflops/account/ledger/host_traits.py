@@ -9,7 +9,7 @@ from typing import Final
 
 
 class Trait(IntFlag):
-    """What is known of a host event; several may hold."""
+    """Property of a host event; an event may have several."""
 
     OP = 1
     RUNTIME = 2
@@ -39,7 +39,7 @@ class Trait(IntFlag):
 _BY_KIND: Final = {"op": Trait.OP, "runtime": Trait.RUNTIME, "annotation": Trait.ANNOTATION}
 
 PYTHON_AROUND_OPS: Final = Trait.DATA | Trait.OPTIMIZER | Trait.ZERO_GRAD
-"""What old traces record as ops, though it is Python with ops inside."""
+"""Traits of events that old traces record as ops, though they are Python with ops inside."""
 
 NOT_COMPUTE: Final = Trait.NODE | Trait.COMM | Trait.COMPILE | PYTHON_AROUND_OPS
 """Ops that compute nothing themselves."""
@@ -77,7 +77,8 @@ _CALLS: Final = (
 
 
 def traits(kind: str, name: str) -> Trait:
-    """
+    """Return the traits of a host event of this kind and name.
+
     >>> traits("runtime", "cudaStreamSynchronize") & Trait.SYNC == Trait.SYNC
     True
     >>> traits("op", "MmBackward0") == Trait.OP | Trait.BACKWARD | Trait.NODE

@@ -17,15 +17,17 @@ Key = tuple[str, str]
 
 @dataclass(slots=True)
 class KernelSum:
-    """`ns` is time on the device, several at once counted each; `gap_ns` the part of `idle.host` that it ended;
-    `occupied_ns` the time for which an occupancy above zero is recorded (the profiler writes 0 where it has no
-    estimate), `occupancy` the sum of occupancy x time over it."""
+    """Sums over all runs of one kernel."""
 
     count: int = 0
     ns: int = 0
+    """Time on the device; kernels that run at once count in full."""
     gap_ns: int = 0
+    """Part of `idle.host` that it ended."""
     occupied_ns: int = 0
+    """Time with a recorded occupancy above 0; the profiler writes 0 if it has no estimate."""
     occupancy: float = 0.0
+    """Sum of occupancy x time over `occupied_ns`."""
 
     def add(self, other: KernelSum) -> None:
         self.count += other.count
@@ -82,7 +84,7 @@ def _sum_by_key(which: Codes, values: Ns | None, size: int) -> Ns:
 
 
 def _on_thread(record: Record, made: Partition) -> KernelSums:
-    """On a CPU rank: the outermost ops that compute."""
+    """Sum the outermost ops that compute, on a CPU rank."""
     host, inside = record.host, made.window.inside
     rows = host.computing(record.training_lane)
     ns = by_event(host.start[rows], host.stop[rows], made.lines["compute"])

@@ -23,14 +23,16 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class KernelTotals:
-    """`wall` is the time of the windows of all ranks, `busy` and `computed` what of it the device did anything, or
-    computed."""
+    """Kernels of all ranks, with their work and time."""
 
     sums: KernelSums = field(default_factory=dict)
     work: RankWork = field(default_factory=RankWork)
     wall: int = 0
+    """Time of the windows of all ranks, in ns."""
     busy: int = 0
+    """Part of `wall` in which the device did anything."""
     computed: int = 0
+    """Part of `wall` in which the device computed."""
 
     def add(self, work: RankWork, wall: int, lines: Lines) -> None:
         self.work.add(work)
@@ -40,7 +42,7 @@ class KernelTotals:
 
 
 def kernel_totals(run: Run, asked: Scope, progress: Progress | None = None) -> KernelTotals:
-    """Out of ledgers where these are kept; else without what ledgers hold beside."""
+    """Sum kernels from ledgers if these are kept; else without computing the rest of a ledger."""
     if (made := made_of(run, asked, progress)) is not None:
         total = KernelTotals(made.kernels)
         for ledger in made.ledgers:

@@ -29,25 +29,25 @@ INSIDE_COMPUTE: Final = {
     "compute.below_achievable": "the remaining extra time of matmul-class kernels over peak",
     "compute.below_peak": "extra time of kernels with model FLOPs over the time that these FLOPs take at peak",
 }
-"""Bars between compute and MFU, where it is known."""
+"""Bars between compute and MFU, if MFU is known."""
 LINES: Final = tuple(DEFINITIONS)
 COMM_LINES: Final = ("comm.transfer", "comm.wait", "comm.bubble")
 WAIT_LINES: Final = ("comm.wait", "comm.bubble")
 BUSY_LINES: Final = ("compute", *COMM_LINES, "copy")
-"""What a device does anything in."""
+"""Lines in which a device does anything."""
 IDLE_LINES: Final = tuple(line for line in LINES if line.startswith("idle."))
 HOST_LINES: Final = ("idle.data", "idle.sync", "idle.alloc", "idle.compile", "idle.host", "idle.python")
-"""Lost because the host was late, so that what its training thread did at that instant tells why."""
+"""Time lost because the host was late: what its training thread did at that instant shows why."""
 GROUPS: Final = {
     "compute": ("compute",),
     "comm": COMM_LINES,
     "copy": ("copy",),
     "idle": (*IDLE_LINES, "unexplained"),
 }
-"""Lines that stand together where there is no room for all."""
+"""Lines that are shown together if there is no room for all."""
 
 
 def compute_group_shares(lines: Mapping[str, int]) -> tuple[float, ...]:
-    """Shares of GROUPS, in their order."""
+    """Compute the shares of `GROUPS`, in their order."""
     whole = sum(lines.values()) or 1
     return tuple(sum(lines[line] for line in members) / whole for members in GROUPS.values())

@@ -35,12 +35,16 @@ COUNTED: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """What the user says: peak of one device in TFLOPS; FLOPs, tokens and samples of one step of the whole job."""
+    """Figures that the user states."""
 
     peak_tflops: float | None = None
+    """Peak of one device."""
     model_flops: float | None = None
+    """FLOPs of one step of the whole job."""
     tokens: float | None = None
+    """Tokens of one step of the whole job."""
     samples: float | None = None
+    """Samples of one step of the whole job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +55,7 @@ class _Peak:
 
 
 class _Unknown(Exception):
-    """MFU cannot be told; the message says why and what to do."""
+    """Raised if MFU is unknown; the message says why and what to do."""
 
 
 def waterfall(run: Run, asked: Scope, total: RunLedger, claims: Claims) -> Waterfall:
@@ -73,7 +77,7 @@ def _bars(ns: dict[str, float] | dict[str, int], whole: int) -> tuple[Bar, ...]:
 
 
 def _inside_compute(run: Run, asked: Scope, total: RunLedger, claims: Claims) -> tuple[float, dict[str, float], str]:
-    """MFU, the bars inside compute in ns, and the convention."""
+    """Return MFU, the bars inside compute in ns, and the convention; raise `_Unknown` if MFU is unknown."""
     if several := _several_devices(run, asked):
         raise _Unknown(f"rank {several} uses several devices, which share one ledger")
     peak = _peak(run, asked, total.work, claims)
@@ -101,7 +105,7 @@ def _inside_compute(run: Run, asked: Scope, total: RunLedger, claims: Claims) ->
 
 
 def _compute_given_mfu(run: Run, total: RunLedger, per_step: float, peak: _Peak) -> tuple[float, dict[str, float], str]:
-    """The user's word for the FLOPs of a step, shared evenly by the ranks of the job."""
+    """Compute MFU from the user's FLOPs of a step, shared evenly by the ranks of the job."""
     if not total.step_count:
         raise _Unknown(f"--model-flops is per step, and the window has no steps. {_MARK_STEPS}")
     world = run.rows("select coalesce(max(world_size), 0) from ranks")[0][0]
@@ -142,7 +146,7 @@ def _peak(run: Run, asked: Scope, work: RankWork, claims: Claims) -> _Peak:
 
 
 def _several_devices(run: Run, asked: Scope) -> int | None:
-    """A rank whose process drives more than one device."""
+    """Return a rank whose process drives more than one device; None if there is none."""
     chosen = ", ".join(map(str, asked.ranks))
     found = run.rows(
         f"""select rank from lanes where kind = 'stream' and rank in ({chosen})
@@ -157,7 +161,7 @@ def _device_names(run: Run, asked: Scope) -> list[str | None]:
 
 
 def device_of(run: Run, asked: Scope) -> Device | None:
-    """The device of these ranks, where they have one kind of a known name."""
+    """Return the device of these ranks if they have one kind of a known name; else None."""
     names = _device_names(run, asked)
     return find_device(names[0]) if len(names) == 1 and names[0] else None
 
@@ -170,7 +174,7 @@ def _device_reason(run: Run, asked: Scope) -> str:
 
 
 def _main_dtype(work: RankWork) -> str | None:
-    """The dtype of most matmul FLOPs."""
+    """Return the dtype of most matmul FLOPs; None if there are none."""
     flops: Counter[str] = Counter()
     for effort, (count, _) in work.efforts.items():
         flops[effort.work.dtype] += round(effort.flops * count)
@@ -191,8 +195,11 @@ def _check_counted(total: RunLedger) -> None:
 
 
 def _below_peak(work: RankWork, slack: float, rate: float, memory_gbs: float | None) -> dict[str, float]:
-    """Time of matmul-class kernels beyond that at peak. Their shapes move bytes, which bounds some; an op cannot be
-    charged for more than it took. Without a known bandwidth it cannot be split."""
+    """Return the time of matmul-class kernels beyond that at peak, in ns.
+
+    Their shapes move bytes, which bounds some of them; an op cannot be charged for more than it took. Without a known
+    memory bandwidth the time cannot be split.
+    """
     if memory_gbs is None:
         return {"compute.below_peak": slack}
     total = 0.0

@@ -23,7 +23,7 @@ Shares = Sequence[tuple[str, Codes, Ns]]
 
 
 def by_module(record: Record, made: Partition, shares: Shares) -> dict[str, dict[str, int]]:
-    """`shares` are what rows of the device account for of each line; a row of -1 stands for none."""
+    """Return lines by module; `shares` are the times of device rows on each line, with a row of -1 for none."""
     if not any(record.modules):
         return {NO_MODULE: made.ns()}
     if record.on_device:
@@ -41,7 +41,7 @@ def by_module(record: Record, made: Partition, shares: Shares) -> dict[str, dict
 
 
 def layer_of(module: str) -> str:
-    """The module's name up to its first number.
+    """Return the module's name up to its first number.
 
     >>> layer_of("model.layers.3.attention.query"), layer_of("head"), layer_of("(no module)")
     ('model.layers.3', 'head', '(no module)')
@@ -52,7 +52,7 @@ def layer_of(module: str) -> str:
 
 
 def _sums(record: Record, codes: Codes, rows: Codes, ns: Ns) -> Ns:
-    """Time of each module, and at the end of what belongs to none."""
+    """Return the time of each module, and at the end the time that belongs to no module."""
     none = len(record.modules)
     sums = np.zeros(none + 1, np.int64)
     np.add.at(sums, np.where(rows >= 0, codes[rows], none) if codes.size else np.full(rows.size, none), ns)
@@ -73,7 +73,7 @@ def _on_thread(record: Record, made: Partition) -> dict[str, Ns]:
 
 
 def stretches(record: Record) -> tuple[Ns, Codes]:
-    """Edges from before all to after all, and the module between each two of them."""
+    """Return edges from before all to after all, and the module between each two of them."""
     placed = record.placed
     own = np.flatnonzero(placed.lane == record.training_lane)
     start, stop, none = placed.start[own], placed.stop[own], len(record.modules)

@@ -11,7 +11,7 @@ Indices = npt.NDArray[np.int64]
 
 
 class Nest:
-    """The spans of one lane, ready to be asked which is the innermost around an instant.
+    """The spans of one lane, to find the innermost one around an instant.
 
     >>> nest = Nest(np.array([0, 2, 20]), np.array([10, 4, 30]))
     >>> nest.innermost(np.array([1, 3, 4, 15, 29])).tolist()
@@ -24,7 +24,7 @@ class Nest:
         self._parent = _parents(self._start, self._stop)
 
     def innermost(self, times: Ns) -> Indices:
-        """Index of the last-started span that holds each time, -1 where there is none."""
+        """Return the index of the last-started span that holds each time; -1 if there is none."""
         found = np.searchsorted(self._start, times, side="right") - 1
         climbing = np.flatnonzero(found >= 0)
         while climbing.size:
@@ -34,7 +34,7 @@ class Nest:
         return self._restore_order(found)
 
     def parents(self) -> Indices:
-        """Index of the span around each span, -1 where there is none."""
+        """Return the index of the span around each span; -1 if there is none."""
         result = np.empty_like(self._order)
         result[self._order] = self._restore_order(self._parent)
         return result
@@ -46,10 +46,10 @@ class Nest:
 
 
 def _parents(start: Ns, stop: Ns) -> Indices:
-    """For spans in order of start, the nearest one before each that ends no earlier, and not where it starts.
+    """Return the nearest span before each that ends no earlier, and not where it starts; spans are in order of start.
 
-    Every span first points to the one before it. A span that points to one that ends too early may take over where
-    that one points: what lies between ends earlier still. Each round doubles the distance covered.
+    Every span first points to the one before it. A span that points to one that ends too early may take over where that
+    one points: spans in between end earlier still. Each round doubles the distance covered.
     """
     parent = np.arange(stop.size, dtype=np.int64) - 1
     wrong = np.flatnonzero(parent >= 0)

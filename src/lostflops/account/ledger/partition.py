@@ -19,12 +19,15 @@ from lostflops.store.intervals import Intervals
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """`lines` are disjoint, and together the window. `compute` and `comm` are all of them, hidden or not."""
+    """The time of a rank by line."""
 
     window: LedgerWindow
     lines: dict[str, Intervals]
+    """Disjoint, and together the window."""
     compute: Intervals
+    """All compute."""
     comm: Intervals
+    """All communication, hidden or not."""
     gaps: Gaps | None = None
 
     def __post_init__(self) -> None:
@@ -60,7 +63,10 @@ def _on_device(record: Record, window: LedgerWindow) -> Partition:
 
 
 def _on_thread(record: Record, window: LedgerWindow) -> Partition:
-    """What computes is any op but those of communication; what only wraps others has no time of its own."""
+    """Partition the time of a CPU rank.
+
+    Any op computes except those of communication; an op that only wraps others has no time of its own.
+    """
     host, lanes = record.host, [record.training_lane]
 
     data, ops, compiling = (host.spans(trait, lanes) for trait in (Trait.DATA, Trait.OP, Trait.COMPILE))
@@ -76,7 +82,7 @@ def _on_thread(record: Record, window: LedgerWindow) -> Partition:
 
 
 def _communication(record: Record, compute: Intervals) -> dict[str, Intervals]:
-    """Communication that nothing hides: data that moves comes before waits, and those for all before those for one."""
+    """Return communication that nothing hides: moving data comes before waits, waits for all before waits for one."""
     calls, taken = record.communication, compute
     lines = {}
     for line, rows, start, stop in (
@@ -91,7 +97,7 @@ def _communication(record: Record, compute: Intervals) -> dict[str, Intervals]:
 
 
 def _computing(record: Record, comm: Intervals) -> Intervals:
-    """When ops compute; a function of the program does so only while no communication runs: else it waits for it."""
+    """Return when ops compute; a function of the program does so only while no communication runs: else it waits."""
     host = record.host
     rows = host.computing(record.training_lane)
     functions = (host.traits[rows] & Trait.FUNCTION) != 0

@@ -27,7 +27,7 @@ _DIRECTION: Final = re.compile(r"Mem(?:cpy|set)\s+(HtoD|DtoH|DtoD|PtoP|HtoH)")
 
 
 def parts(record: Record, partition: Partition, classes: Codes) -> Parts:
-    """By line and name of the part; `classes` are those of the device's kernels."""
+    """Return time by line and name of the part; `classes` are those of the device's kernels."""
     found = _on_device(record, partition, classes) if record.on_device else _on_thread(record, partition)
     return {line: {name: ns for name, ns in sums.most_common() if ns} for line, sums in found.items()}
 
@@ -68,7 +68,7 @@ def _on_thread(record: Record, partition: Partition) -> dict[str, Counter[str]]:
 
 
 def _communication(record: Record, partition: Partition) -> dict[str, Counter[str]]:
-    """Transfers by group, waits by who was late."""
+    """Sum transfers by group, and waits by the rank that was late."""
     calls, found = record.communication, {}
     for line, shares in communication_shares(record, partition.lines):
         if line == "comm.transfer":
@@ -79,7 +79,7 @@ def _communication(record: Record, partition: Partition) -> dict[str, Counter[st
 
 
 def communication_shares(record: Record, lines: dict[str, Intervals]) -> Iterator[tuple[str, Ns]]:
-    """Each line of communication, and what every call accounts for of it."""
+    """Yield each line of communication, and the time that every call has on it."""
     calls = record.communication
     yield "comm.transfer", by_event(calls.ready, calls.stop, lines["comm.transfer"])
     for line, own in (("comm.wait", ~calls.transfer), ("comm.bubble", calls.transfer)):
@@ -87,7 +87,7 @@ def communication_shares(record: Record, lines: dict[str, Intervals]) -> Iterato
 
 
 def kernel_classes(record: Record) -> Codes:
-    """Class of each device row, as an index into CLASSES; -1 for what is not a compute kernel."""
+    """Return the class of each device row, as an index into CLASSES; -1 for rows that are not compute kernels."""
     device = record.device
     kernels = np.flatnonzero(device.kind == KERNEL)
     classes = np.full(device.start.size, -1, np.int64)
@@ -104,15 +104,17 @@ def kernel_classes(record: Record) -> Codes:
 
 
 def _hints(record: Record, rows: Codes) -> Codes:
-    """What may tell the class of a kernel whose name does not: name code of the op around its launch, -1 for none, -2
-    where the optimizer ran."""
+    """Return what may show the class of a kernel if its name does not.
+
+    This is the name code of the op around its launch, -1 for none, -2 if the optimizer ran.
+    """
     hints = launching_ops(record, rows)
     hints[in_optimizer(record, rows)] = _IN_OPTIMIZER
     return hints
 
 
 def in_optimizer(record: Record, rows: Codes) -> Flags:
-    """Whether each device row was launched inside an optimizer's step."""
+    """Return whether each device row was launched inside an optimizer's step."""
     launch = record.device.launch[rows]
     if not record.host.start.size:
         return np.zeros(rows.size, np.bool_)
@@ -121,13 +123,13 @@ def in_optimizer(record: Record, rows: Codes) -> Flags:
 
 
 def launching_ops(record: Record, rows: Codes) -> Codes:
-    """Name code of the innermost op around the launch of each device row, -1 where there is none."""
+    """Return the name code of the innermost op around the launch of each device row; -1 if there is none."""
     op = ops_around(record, record.device.launch[rows])
     return np.where(op >= 0, record.host.name[op], -1) if record.host.name.size else op
 
 
 def ops_around(record: Record, calls: Codes) -> Codes:
-    """Host row of the innermost op around each call, given as a host row; -1 where there is none."""
+    """Return the host row of the innermost op around each call, given as a host row; -1 if there is none."""
     host = record.host
     found = np.full(calls.size, -1, np.int64)
     if not host.lane.size:
@@ -149,7 +151,8 @@ def _classes(record: Record, partition: Partition, classes: Codes) -> Counter[st
 
 
 def direction(name: str) -> str:
-    """
+    """Return the direction of a copy, by its name.
+
     >>> direction("Memcpy HtoD (Pinned -> Device)"), direction("Memset (Device)"), direction("CopyDeviceToHost")
     ('HtoD', 'memset', 'other')
     """
@@ -160,7 +163,7 @@ def direction(name: str) -> str:
 
 
 def _host(record: Record, line: Intervals, calls: Intervals) -> Counter[str]:
-    """`idle.host` by what the host did: collectives of its own, calls of the runtime, or dispatch of ops."""
+    """Split `idle.host` by what the host did: collectives of its own, calls of the runtime, or dispatch of ops."""
     shared = line & Intervals.of(record.gloo.start, record.gloo.stop)
     launching = (line - shared) & calls
     rest = line.total - shared.total - launching.total
@@ -168,7 +171,7 @@ def _host(record: Record, line: Intervals, calls: Intervals) -> Counter[str]:
 
 
 def _blockers(record: Record, partition: Partition, gaps: Gaps) -> Counter[str]:
-    """`idle.sync` by what had blocked: the innermost op around the call, else the call."""
+    """Split `idle.sync` by what had blocked: the innermost op around the call, else the call."""
     ns = partition.lines["idle.sync"].within(gaps.start, gaps.stop)
     held = np.flatnonzero(ns)
     calls = gaps.blocker[held]
@@ -182,7 +185,7 @@ def _blockers(record: Record, partition: Partition, gaps: Gaps) -> Counter[str]:
 
 
 def _allocations(record: Record, partition: Partition, gaps: Gaps) -> Counter[str]:
-    """`idle.alloc` by the call that the launching thread was in."""
+    """Split `idle.alloc` by the call that the launching thread was in."""
     host, sums = record.host, Counter[str]()
     for lane, own in _launching_lanes(record, gaps):
         rows = host.having(Trait.ALLOC, [lane])
@@ -192,7 +195,7 @@ def _allocations(record: Record, partition: Partition, gaps: Gaps) -> Counter[st
 
 
 def python_by_annotation(record: Record, partition: Partition) -> Counter[str]:
-    """`idle.python` by the innermost annotation that the launching thread was in."""
+    """Split `idle.python` by the innermost annotation that the launching thread was in."""
     span = partition.lines["idle.python"]
     if partition.gaps is None:
         return _sum_annotations(record, record.training_lane, span)
@@ -208,7 +211,7 @@ def _sum_annotations(record: Record, lane: int, span: Intervals) -> Counter[str]
 
 
 def _launching_lanes(record: Record, gaps: Gaps) -> Iterator[tuple[int, Intervals]]:
-    """Each thread that launched what ended a gap, with those gaps."""
+    """Yield each thread that launched an event that ended a gap, with those gaps."""
     launch = np.where(gaps.ender >= 0, record.device.launch[gaps.ender], -1)
     lanes = np.where(launch >= 0, record.host.lane[launch], -1) if record.host.lane.size else launch
     for lane in distinct(lanes[lanes >= 0]):
@@ -216,7 +219,7 @@ def _launching_lanes(record: Record, gaps: Gaps) -> Iterator[tuple[int, Interval
 
 
 def _sums(codes: Codes, ns: Ns, names: Callable[[int], str]) -> Counter[str]:
-    """Time by name, where `names` gives that of each code; different codes may have one name."""
+    """Sum time by name; `names` gives the name of each code, and different codes may have one name."""
     found, which = np.unique(codes, return_inverse=True)
     totals = np.zeros(found.size, np.int64)
     np.add.at(totals, which, ns)

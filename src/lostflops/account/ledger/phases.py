@@ -24,7 +24,7 @@ _STEP: Final = "ProfilerStep#"
 
 
 def phases_at(record: Record, times: Ns, lanes: Codes) -> Codes:
-    """Phase of what a thread did at each time; a lane of -1 stands for an unknown thread."""
+    """Return the phase of what a thread did at each time; a lane of -1 means an unknown thread."""
     host, known = record.host, lanes >= 0
     backward, loading = np.zeros(times.size, np.bool_), np.zeros(times.size, np.bool_)
     for lane in distinct(lanes[known]):
@@ -42,7 +42,7 @@ def phases_at(record: Record, times: Ns, lanes: Codes) -> Codes:
 
 
 def _before_backward(record: Record, times: Ns, backward: Flags, updating: Flags) -> Flags:
-    """Whether of a backward pass and an optimizer's step the next to come is a backward pass of the same step."""
+    """Return whether a backward pass of the same step comes next, before any optimizer's step."""
     marks = np.flatnonzero(backward | updating)
     marks = marks[np.argsort(times[marks], kind="stable")]
     if not marks.size:
@@ -55,8 +55,10 @@ def _before_backward(record: Record, times: Ns, backward: Flags, updating: Flags
 
 
 def thread_phases(record: Record) -> tuple[Ns, list[str]]:
-    """Until when each phase of the training thread lasts: a CPU rank is told by its ops, and what is between two
-    belongs to the second."""
+    """Return until when each phase of the training thread lasts, on a CPU rank.
+
+    Phases are those of its ops, and time between two ops belongs to the second.
+    """
     lane = record.training_lane
     rows = record.host.having(Trait.OP | PYTHON_AROUND_OPS, [lane])
     outer = Intervals.of(record.host.start[rows], record.host.stop[rows])
@@ -65,7 +67,7 @@ def thread_phases(record: Record) -> tuple[Ns, list[str]]:
 
 
 def annotations_on(record: Record, lane: int) -> tuple[Ns, list[str]]:
-    """Until when each innermost annotation of a thread lasts; steps are none."""
+    """Return until when each innermost annotation of a thread lasts, and its name; steps are not annotations."""
     host = record.host
     rows = host.having(Trait.ANNOTATION, [lane])
     named = np.array([not record.names[code].startswith(_STEP) for code in host.name[rows].tolist()], np.bool_)
@@ -77,7 +79,7 @@ def annotations_on(record: Record, lane: int) -> tuple[Ns, list[str]]:
 
 
 def by_stretch(span: Intervals, until: Ns, names: list[str], after: str) -> Counter[str]:
-    """Time of a set by what lasts until each time, and by `after` from the last on."""
+    """Sum the time of a set by the name that lasts until each time, and by `after` from the last on."""
     sums: Counter[str] = Counter()
     if not len(span):
         return sums

@@ -26,18 +26,20 @@ _KEY = "hash(name, shapes, dtypes)"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComputePiece:
-    """`ns` is the time that they ran in the window, `own_ns` what of it is theirs of the line `compute`. `told`
-    are name, shapes and dtypes of the innermost op around the launch, empty where none is recorded; on a CPU rank of
-    the op itself. `event` is the longest of them."""
+    """Kernels, or ops of a CPU rank, that are alike in class, name, op, shapes, dtypes and phase."""
 
     kernel_class: str
     name: str
     told: tuple[str, str, str]
+    """Name, shapes and dtypes of the innermost op around the launch, or of the op on a CPU; empty if not recorded."""
     phase: str
     count: int
     ns: int
+    """Time that they ran."""
     own_ns: int
+    """Part of the line `compute` that is theirs."""
     event: int
+    """Event of the longest of them."""
 
     @property
     def op(self) -> str:
@@ -53,7 +55,7 @@ class ComputePiece:
 
 
 def pieces(run: Run, record: Record, made: Partition) -> list[ComputePiece]:
-    """Those that started in the window."""
+    """Return the pieces that started in the window."""
     rows, own, classes = _on_device(record, made) if record.on_device else _on_thread(record, made)
     events = record.device if record.on_device else record.host
     inside = made.window.inside.within(events.start[rows], events.start[rows] + 1) > 0
@@ -87,14 +89,14 @@ def pieces(run: Run, record: Record, made: Partition) -> list[ComputePiece]:
 
 
 def _on_device(record: Record, made: Partition) -> tuple[Codes, Ns, Codes]:
-    """Rows, what each has of the line `compute`, and its class."""
+    """Return rows, what each has of the line `compute`, and its class."""
     device, classes = record.device, kernel_classes(record)
     rows = np.flatnonzero(classes >= 0)
     return rows, by_event(device.start[rows], device.stop[rows], made.lines["compute"]), classes[rows]
 
 
 def _on_thread(record: Record, made: Partition) -> tuple[Codes, Ns, Codes]:
-    """The outermost ops: those that are called by others have nothing left of the line."""
+    """Return the same for the outermost ops: those that are called by others have nothing left of the line."""
     host = record.host
     rows = host.computing(record.training_lane)
     own = by_event(host.start[rows], host.stop[rows], made.lines["compute"])
@@ -112,7 +114,7 @@ def _phases(record: Record, calls: Codes) -> Codes:
 
 
 def _arguments(run: Run, record: Record, ops: Codes) -> tuple[Codes, tuple[tuple[str, str, str], ...]]:
-    """For each op an index into its name, shapes and dtypes; the last stands for none."""
+    """Return for each op an index into name, shapes and dtypes, and these; the last of them means no op."""
     rows = f"events where rank = {record.rank} and kind = 'op'"
     words = BatchVocabulary(run, _KEY, "name, coalesce(shapes, ''), coalesce(dtypes, '')", rows)
     found = RankBatch(run, f"select rank, event, {_KEY} as key from {rows} order by event", [record.rank]).of(

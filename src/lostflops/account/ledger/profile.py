@@ -26,14 +26,16 @@ class WaitedFor(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StepProfile:
-    """`lines` has a row per step and a column per line of the ledger; a window of the whole trace is one step, -1.
-    `pieces` are the kernels that compute, or ops on a CPU rank."""
+    """Figures of one rank by which ranks are compared."""
 
     rank: int
     steps: Codes
+    """Step numbers; a window of the whole trace is one step, -1."""
     lines: Ns
+    """Time by step (rows) and line of the ledger (columns), in ns."""
     waited: tuple[WaitedFor, ...]
     pieces: Codes
+    """Number of kernels that compute, or of ops on a CPU rank, by step."""
 
 
 def profile_window(record: Record, chosen: LedgerWindow) -> StepProfile:

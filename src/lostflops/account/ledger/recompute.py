@@ -19,7 +19,7 @@ from lostflops.store.intervals import Intervals
 
 
 def flag_recomputed_ops(record: Record) -> Flags:
-    """For each row of the record's formulas, whether it is a forward op inside a backward pass."""
+    """Return for each row of the record's formulas whether it is a forward op inside a backward pass."""
     formulas, numbered, host = record.formulas, record.numbered, record.host
     again = np.zeros(formulas.start.size, np.bool_)
     for lane in distinct(formulas.lane):

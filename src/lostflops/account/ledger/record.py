@@ -25,7 +25,7 @@ Flags = npt.NDArray[np.bool_]
 
 
 def distinct(codes: Codes) -> list[int]:
-    """The numbers that occur, none of them negative: for lanes, of which there are few, this is faster than sorting.
+    """Return the numbers that occur, none of them negative: for lanes, which are few, this is faster than sorting.
 
     >>> distinct(np.array([3, 1, 3]))
     [1, 3]
@@ -61,27 +61,28 @@ _EFFORT_KEY: Final = "hash(name, shapes, dtypes, inputs)"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostEvents:
-    """Ops, runtime calls and annotations. `name` is an index into the record's names."""
+    """Ops, runtime calls and annotations."""
 
     event: Codes
     lane: Codes
     start: Ns
     stop: Ns
     name: Codes
+    """Index into the record's names."""
     traits: Codes
 
     def having(self, wanted: int, lanes: Sequence[int] | None = None) -> Codes:
-        """Rows with any of these traits, on these lanes or on all."""
+        """Return rows with any of these traits, on these lanes or on all."""
         rows = np.flatnonzero(self.traits & wanted)
         return rows if lanes is None else rows[np.isin(self.lane[rows], lanes)]
 
     def spans(self, wanted: int, lanes: Sequence[int] | None = None) -> Intervals:
-        """When any event with one of these traits ran."""
+        """Return when any event with one of these traits ran."""
         rows = self.having(wanted, lanes)
         return Intervals.of(self.start[rows], self.stop[rows])
 
     def computing(self, lane: int) -> Codes:
-        """Ops on a lane that compute, an outer one before those inside it."""
+        """Return ops on a lane that compute, an outer op before those inside it."""
         rows = self.having(Trait.OP, [lane])
         rows = rows[(self.traits[rows] & NOT_COMPUTE) == 0]
         ordered: Codes = rows[np.lexsort((-self.stop[rows], self.start[rows]))]
@@ -90,7 +91,7 @@ class HostEvents:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceEvents:
-    """Kernels and copies. `launch` is the row of the call that launched each, -1 where it is not recorded."""
+    """Kernels and copies."""
 
     event: Codes
     lane: Codes
@@ -102,20 +103,23 @@ class DeviceEvents:
     module: Codes
     step: Codes
     launch: Codes
+    """Row of the call that launched each; -1 if it is not recorded."""
     occupancy: npt.NDArray[np.float64]
-    """In percent, -1 where it is not recorded."""
+    """In percent; -1 if it is not recorded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedSteps:
-    """Training steps in order of time; device times are -1 where nothing was launched in a step."""
+    """Training steps in order of time."""
 
     number: Codes
     lane: Codes
     start: Ns
     stop: Ns
     device_start: Ns
+    """-1 if nothing was launched in the step."""
     device_stop: Ns
+    """-1 if nothing was launched in the step."""
 
     @property
     def on_device(self) -> bool:
@@ -124,31 +128,36 @@ class RecordedSteps:
 
 @dataclass(frozen=True, slots=True)
 class Gloo:
-    """Collectives that run on threads of the host. `noticed` is when the program knew that each was over."""
+    """Collectives that run on threads of the host."""
 
     event: Codes
     start: Ns
     stop: Ns
     noticed: Ns
+    """When the program knew that each was over."""
     module: Codes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankCollectives:
-    """What is known of each communication event: its group and operation, indices into `groups` and `ops`; how long it
-    waited and for whom, 0 and -1 where it did not or nothing tells; and whether it is one end of a transfer."""
+    """Groups, operations and waits of the communication events of a rank."""
 
     event: Codes
     group: Codes
+    """Index into `groups`."""
     wait: Ns
+    """Time that it waited, in ns; 0 if it did not, or if that is unknown."""
     late: Codes
+    """Rank that it waited for; -1 if it did not wait, or if that is unknown."""
     transfer: Flags
+    """Whether it is one end of a transfer."""
     groups: tuple[str, ...]
     op: Codes
+    """Index into `ops`."""
     ops: tuple[str, ...]
 
     def rows(self, events: Codes) -> Codes:
-        """Row of each event, -1 where there is none."""
+        """Return the row of each event; -1 if there is none."""
         order = np.argsort(self.event, kind="stable")
         if not order.size:
             return np.full(events.size, -1, np.int64)
@@ -161,13 +170,15 @@ class RankCollectives:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Communication:
-    """Communication as the ledger sees it: from `start` to `ready` a participant was missing, then data moved. `row` is
-    the device row, -1 on a CPU rank; `group`, `late`, `transfer` and `op` as in Collectives."""
+    """Communication as the ledger sees it; `group`, `late`, `transfer` and `op` are as in `RankCollectives`."""
 
     event: Codes
     row: Codes
+    """Device row; -1 on a CPU rank."""
     start: Ns
+    """From `start` to `ready` a participant was missing."""
     ready: Ns
+    """From `ready` to `stop` data moved."""
     stop: Ns
     group: Codes
     late: Codes
@@ -177,24 +188,26 @@ class Communication:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Formulas:
-    """Ops that have a formula for their FLOPs. `effort` is an index into `efforts`."""
+    """Ops that have a formula for their FLOPs."""
 
     event: Codes
     lane: Codes
     start: Ns
     stop: Ns
     effort: Codes
+    """Index into `efforts`."""
     efforts: tuple[tuple[str, CallWork | None], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Numbered:
-    """Ops with a sequence number of autograd; `forward_thread` is 0 on forward ops."""
+    """Ops with a sequence number of autograd."""
 
     lane: Codes
     start: Ns
     stop: Ns
     forward_thread: Codes
+    """0 on forward ops."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,21 +222,26 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """Stacks of the training thread: when each was read, and its frames as a text."""
+    """Stacks of the training thread."""
 
     time: Ns
+    """When each was read."""
     stack: npt.NDArray[np.object_]
+    """Its frames as a text."""
 
 
 # Without slots: what many questions ask of a rank is found once.
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """One rank. `names`, `annotations` and `modules` are what the codes stand for, `""` for none."""
+    """Everything that the ledger needs of one rank."""
 
     rank: int
     names: tuple[str, ...]
+    """Texts of the codes of names, `""` for none."""
     annotations: tuple[str, ...]
+    """Texts of the codes of annotations, `""` for none."""
     modules: tuple[str, ...]
+    """Texts of the codes of modules, `""` for none."""
     host: HostEvents
     device: DeviceEvents
     steps: RecordedSteps
@@ -303,12 +321,12 @@ def records(run: Run, ranks: Sequence[int]) -> Iterator[Record]:
 
 
 def record_of(run: Run, rank: int) -> Record:
-    """One rank, also where it recorded no time."""
+    """Read one rank, even if it recorded no time."""
     return next(_read_records(run, [rank]))
 
 
 def steps_of(run: Run, ranks: Sequence[int]) -> Iterator[RecordedSteps]:
-    """Those of each of these ranks, without anything else that it recorded."""
+    """Return the steps of each of these ranks, without anything else that it recorded."""
     found = _steps(run, f"rank in ({', '.join(map(str, ranks))})", ranks)
     return (RecordedSteps(**found.of(rank)) for rank in ranks)
 
@@ -447,7 +465,7 @@ def _collectives(columns: dict[str, Any], groups: BatchVocabulary, ops: BatchVoc
 def _read_formula_ops(
     run: Run, chosen: str, ranks: Sequence[int]
 ) -> tuple[RankBatch, BatchVocabulary, tuple[tuple[str, CallWork | None], ...]]:
-    """Ops with a formula, their distinct arguments, and what these come to."""
+    """Read ops with a formula, their distinct arguments, and the work of these."""
     known = f"events where {chosen} and kind = 'op' and name in ({', '.join(map(_quote_text, sorted(FORMULAS)))})"
     efforts = BatchVocabulary(run, _EFFORT_KEY, "name, shapes, dtypes, inputs", known)
     works = tuple((name, op_work(name, *told)) for name, *told in efforts.values)
@@ -458,14 +476,14 @@ _NO_KEY: Final = "0::ubigint"
 
 
 def _modules(run: Run, chosen: str) -> tuple[BatchVocabulary, str]:
-    """The modules of these ranks, and their key in a query; most runs have none, and read none."""
+    """Return the modules of these ranks, and their key in a query; most runs have no modules, and read none."""
     told = run.rows(f"select 1 from events where {chosen} and module is not null limit 1")
     key, rows = (f"hash({_MODULE})", f"events where {chosen}") if told else (_NO_KEY, "(select null as module)")
     return BatchVocabulary(run, key, _MODULE, rows), key
 
 
 def _query_module_ops(chosen: str, module_key: str) -> str:
-    """Only a rank without a device is told by its thread."""
+    """Return the query for ops with modules: only a rank without a device is accounted for by its thread."""
     on_device = f"select rank from events where {chosen} and {_DEVICE}"
     wanted = "false" if module_key == _NO_KEY else f"kind in ('op', 'module') and rank not in ({on_device})"
     return (
@@ -496,7 +514,7 @@ def _formulas(
 
 
 def _host(columns: dict[str, Any], names: BatchVocabulary, trait_codes: Codes) -> tuple[HostEvents, Codes]:
-    """The host's rows, and their correlations."""
+    """Return the host's rows, and their correlations."""
     name = names.codes(columns["name"])
     row_traits = trait_codes[name] if name.size else name
     host = HostEvents(
@@ -537,7 +555,7 @@ def _device(
 
 
 def _launches(correlation: Codes, host: HostEvents, called: Codes) -> Codes:
-    """Row of the earliest call with each correlation: the runtime and the driver below it may share one."""
+    """Return the row of the earliest call with each correlation: the runtime and the driver below it may share one."""
     calls = np.flatnonzero(called >= 0)
     calls = calls[np.lexsort((host.start[calls], called[calls]))]
     if not calls.size:

@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 
 MOST_OPS: Final = 12
 MOST_POINTS: Final = 300
-"""Shapes of an op that are drawn, those that take most time."""
+"""Most shapes of an op that are drawn: those that take most time."""
 _NS_PER_SECOND: Final = 1e9
 _FLOPS_PER_NS: Final = 1e3
 """1 TFLOPS is 1000 FLOP per ns."""
 _MARGIN: Final = 4.0
-"""Times beyond the outermost points that roofs are drawn."""
+"""Factor by which roofs are drawn beyond the outermost points."""
 _LEAST_NOTED: Final = 0.02
 
 
 class OpsDone(NamedTuple):
-    """All calls of one shape, and parts of those that a window cuts."""
+    """All calls of one shape; a call that a window cuts counts in part."""
 
     calls: float
     ns: int
@@ -66,12 +66,15 @@ class OpWork:
 
 @dataclass(frozen=True, slots=True)
 class OpRoofline:
-    """`ops` with most time first; `known_ns` is their time, of all `compute_ns`."""
+    """Ops of a run, and the device whose roofs they are compared with."""
 
     ops: tuple[OpWork, ...]
+    """Ops with most time first."""
     device: Device | None
     known_ns: int
+    """Time of `ops`."""
     compute_ns: int
+    """Time of all compute."""
 
     @classmethod
     def of(cls, run: Run, asked: Scope, work: RankWork, compute_ns: int) -> OpRoofline:
@@ -86,13 +89,15 @@ class OpRoofline:
         return cls(ops, device_of(run, asked), sum(one.whole.ns for one in ops), compute_ns)
 
     def peak(self, dtype: str) -> float | None:
-        """FLOP per ns."""
+        """Return the peak in FLOP per ns; None if it is unknown."""
         tflops = None if self.device is None else self.device.peaks.get(dtype)
         return None if tflops is None else tflops * _FLOPS_PER_NS
 
     def least(self, one: OpWork) -> tuple[float, float] | None:
-        """The least time that the device needs for an op, and what of it is of shapes that memory bounds; None where a
-        peak or the memory is not known."""
+        """Return the least time that the device needs for an op, and its part in memory-bound shapes, in ns.
+
+        None if a peak or the memory bandwidth is unknown.
+        """
         peak, memory = self.peak(one.dtype), None if self.device is None else self.device.memory_gbs
         if peak is None or memory is None:
             return None

@@ -28,13 +28,16 @@ if TYPE_CHECKING:
     from lostflops.store.run import Run
 
 LineStacks = dict[str, Counter[str]]
-"""By line and stack."""
+"""Counts or times by line and stack."""
 FEWEST: Final = 5
 """Below this many samples nothing is said about where time is lost."""
 
 
 def samples_by_line(record: Record, made: Partition) -> tuple[LineStacks, LineStacks]:
-    """How often each stack was read on each line, and the time that it stands for; outside the window it is on none."""
+    """Return how often each stack was read on each line, and the time that this represents.
+
+    A sample outside the window is on no line.
+    """
     counts: LineStacks = {}
     times: LineStacks = {}
     order = np.argsort(record.samples.time, kind="stable")
@@ -53,15 +56,17 @@ def samples_by_line(record: Record, made: Partition) -> tuple[LineStacks, LineSt
 
 
 class Sampled(NamedTuple):
-    """Of one rank: its lines, and of each the stacks that were read on it, how often and for how much time."""
+    """Lines of one rank, and the stacks that were read on each."""
 
     lines: dict[str, int]
     counts: LineStacks
+    """How often each stack was read."""
     times: LineStacks
+    """Time that each stack represents, in ns."""
 
 
 def read_samples(run: Run, asked: Scope, progress: Callable[[int, int], None] | None = None) -> Iterator[Sampled]:
-    """The ranks that have samples."""
+    """Yield the ranks that have samples."""
     held = {rank for (rank,) in run.rows("select distinct rank from samples")}
     ranks = [rank for rank in asked.ranks if rank in held]
     for done, record in enumerate(records(run, ranks)):
@@ -72,7 +77,7 @@ def read_samples(run: Run, asked: Scope, progress: Callable[[int, int], None] | 
 
 
 def places(stacks: Counter[str]) -> Counter[str]:
-    """Samples or time by the frame to look at: the innermost of the program's own code, else the innermost of all.
+    """Sum samples or time by the frame to look at: the innermost of the program's own code, else the innermost of all.
 
     >>> places(Counter({"main train.py:3;item torch/tensor.py:9": 2}))
     Counter({'main train.py:3': 2})

@@ -18,11 +18,12 @@ MOST_LISTED: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """`steps` is empty when all are meant."""
+    """Ranks, steps and window that a question is about."""
 
     kind: WindowKind
     ranks: tuple[int, ...]
     steps: tuple[int, ...]
+    """Empty if all steps are meant."""
 
 
 def scope(run: Run, kind: WindowKind | None, ranks: Sequence[int] = (), steps: Sequence[int] = ()) -> Scope:
@@ -45,7 +46,8 @@ def _join_numbers(numbers: Sequence[int]) -> str:
 
 
 def _shortly(numbers: Sequence[int]) -> str:
-    """
+    """List numbers; only their count and range if there are many.
+
     >>> _shortly([0, 1, 2]), _shortly(range(10_000))
     ('0, 1, 2', '10,000 from 0 to 9999')
     """

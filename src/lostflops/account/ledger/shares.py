@@ -10,7 +10,7 @@ from lostflops.store.intervals import Intervals, Ns
 
 
 def by_event(start: Ns, stop: Ns, inside: Intervals) -> Ns:
-    """Time of each event within `inside`; of several at once the first started keeps the nanosecond.
+    """Return the time of each event within `inside`; of several at once, the first started gets the time.
 
     >>> by_event(np.array([0, 2]), np.array([4, 9]), Intervals.of([0], [8])).tolist()
     [4, 4]
@@ -27,7 +27,7 @@ def by_event(start: Ns, stop: Ns, inside: Intervals) -> Ns:
 
 
 def by_priority(start: Ns, stop: Ns, label: npt.NDArray[np.integer], labels: int, inside: Intervals) -> Ns:
-    """Time of each label 0, 1, ... within `inside`; of several at once the smallest label keeps the nanosecond.
+    """Return the time of each label 0, 1, ... within `inside`; of several at once, the smallest label gets the time.
 
     >>> by_priority(np.array([0, 2]), np.array([4, 9]), np.array([1, 0]), 2, Intervals.of([0], [8])).tolist()
     [6, 2]

@@ -15,7 +15,7 @@ from lostflops.store.intervals import Intervals, Ns
 
 
 def whole(record: Record) -> Partition:
-    """All that the rank recorded, also outside its steps: on steps it is the same as their partition."""
+    """Partition all that the rank recorded, also outside its steps: on steps it is the same as their partition."""
     recorded = window(record, WindowKind.TRACE).inside
     steps = window(record, WindowKind.STEPS).inside if record.steps.number.size else Intervals.empty()
     both = recorded | steps
@@ -23,7 +23,7 @@ def whole(record: Record) -> Partition:
 
 
 def edges(start: int, stop: int, bins: int) -> Ns:
-    """Where bins begin and end: as equal as whole ns allow.
+    """Return where bins begin and end: as equal as whole ns allow.
 
     >>> edges(10, 20, 4).tolist()
     [10, 12, 15, 17, 20]
@@ -34,8 +34,9 @@ def edges(start: int, stop: int, bins: int) -> Ns:
 
 
 def bin_lines(lines: Mapping[str, Intervals], at: Ns) -> npt.NDArray[np.uint8]:
-    """The place in LINES of what took most of each bin, counted from 1; 0 where most of it is on no line. Of equals
-    the earlier line counts, and any comes before none.
+    """Return the place in LINES of the line with most of each bin, from 1; 0 if most of the bin is on no line.
+
+    Of equals the earlier line counts, and any line comes before none.
 
     >>> lines = {"compute": Intervals.of([0], [12]), "copy": Intervals.of([12], [20])}
     >>> bin_lines(lines, np.array([0, 10, 20, 30])).tolist()

@@ -17,11 +17,11 @@ from lostflops.account.ledger.record import MEMCPY, UNKNOWN_OP, Record
 from lostflops.store.intervals import Intervals
 
 Together = dict[tuple[str, ...], int]
-"""Time by what ran, in the order of activities."""
+"""Time by what ran, in the order of activities, in ns."""
 COMPUTE: Final = "compute"
 COPY: Final = "copy"
 MOST: Final = 50
-"""Operations that are told apart; activities are bits of a number."""
+"""Most operations that are kept apart: activities are bits of a number."""
 
 
 def together(record: Record, made: Partition) -> Together:
@@ -44,7 +44,8 @@ def _communication(record: Record, inside: Intervals) -> dict[str, Intervals]:
 
 
 def at_once(activities: Mapping[str, Intervals]) -> Together:
-    """
+    """Return the time of each set of activities that ran at the same time.
+
     >>> at_once({"a": Intervals.of([0], [6]), "b": Intervals.of([4], [9])})
     {('a',): 4, ('b',): 3, ('a', 'b'): 2}
     """

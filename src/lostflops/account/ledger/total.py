@@ -22,7 +22,7 @@ class RankLines:
 
 @dataclass(slots=True, kw_only=True)
 class RunLedger:
-    """Ranks are added one by one, so that thousands never stand in memory at once."""
+    """Sum of the ledgers of ranks, added one by one, so that thousands are never in memory at once."""
 
     ranks: list[RankLines] = field(default_factory=list)
     steps: set[int] = field(default_factory=set)
@@ -34,7 +34,7 @@ class RunLedger:
     samples: dict[str, Counter[str]] = field(default_factory=dict)
     """Stacks of the training threads by line, and how often each was read."""
     sampled_ns: dict[str, Counter[str]] = field(default_factory=dict)
-    """The time that they stand for."""
+    """Time that these samples represent."""
     compute: int = 0
     comm: int = 0
     hidden: int = 0
@@ -42,12 +42,12 @@ class RunLedger:
     longest: dict[str, tuple[int, int, int]] = field(default_factory=dict)
     """Per line the longest single stretch: its length, rank and event."""
     blocker: tuple[int, int] = (-1, -1)
-    """Rank and event of what had blocked before the longest stretch of `idle.sync`."""
+    """Rank and event that had blocked before the longest stretch of `idle.sync`."""
     work: RankWork = field(default_factory=RankWork)
     unlaunched: int = 0
     kernels: int = 0
     on_thread: list[int] = field(default_factory=list)
-    """Ranks without device events, told by their training thread."""
+    """Ranks without device events, accounted for by their training thread."""
     notes: Counter[str] = field(default_factory=Counter)
     profiles: list[StepProfile] = field(default_factory=list)
 
@@ -69,7 +69,7 @@ class RunLedger:
 
     @property
     def efficiency(self) -> float | None:
-        """Of the communication that could have been hidden under compute, how much was; null when none could."""
+        """Hidden part of the communication that could have been hidden under compute; None if none could."""
         return self.hidden / self.could_hide if self.could_hide else None
 
     def share(self, line: str) -> float:

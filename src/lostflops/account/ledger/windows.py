@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 _OFF: Final = 1_000_000
-"""To switch a profiler off and on again takes longer, in ns."""
+"""Switching a profiler off and on again takes longer than this, in ns."""
 
 
 class WindowKind(StrEnum):
@@ -34,13 +34,15 @@ class WindowKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LedgerWindow:
-    """Steps are disjoint and in order. A window of the whole trace has none; `start` and `stop` are its edges then,
-    several where the profiler was off between two stretches of steps."""
+    """Time of a rank that is accounted for: disjoint steps in order, or the whole trace."""
 
     kind: WindowKind
     number: tuple[int, ...]
+    """Step numbers; empty for the whole trace."""
     start: Ns
+    """Starts of steps; for the whole trace, of its stretches, several if the profiler was off between steps."""
     stop: Ns
+    """Stops of the same."""
     notes: tuple[str, ...] = ()
 
     @property
@@ -53,7 +55,7 @@ class LedgerWindow:
 
 
 def choose(run: Run, ranks: Sequence[int]) -> WindowKind:
-    """Steps when every rank that recorded any time has a whole one, else the trace.
+    """Choose steps if every rank that recorded any time has a whole one, else the trace.
 
     Inferred steps need not hold all that was recorded, so they do not change what the ledger accounts for.
     """
@@ -67,7 +69,7 @@ def choose(run: Run, ranks: Sequence[int]) -> WindowKind:
 
 
 def inferred_steps(run: Run, ranks: Sequence[int] = ()) -> str:
-    """Return the sentence that says what steps were inferred from; empty where they were recorded."""
+    """Return the sentence that says what steps were inferred from; empty if they were recorded."""
     chosen = f"rank in ({', '.join(map(str, ranks or run.ranks))})"
     listed = ", ".join(f"'{what}'" for what in INFERRED_FROM)
     rows = run.rows(f"select distinct what from stats where {chosen} and what in ({listed})")
@@ -75,7 +77,7 @@ def inferred_steps(run: Run, ranks: Sequence[int] = ()) -> str:
 
 
 def window(record: Record, kind: WindowKind, only: Sequence[int] = ()) -> LedgerWindow:
-    """The rank's window; with `only`, of its steps the ones of these numbers."""
+    """Return the rank's window; with `only`, just the steps with these numbers."""
     if kind is WindowKind.TRACE:
         return LedgerWindow(kind, (), *_find_recorded_spans(record))
     edges = step_window(record.steps, record.on_device)
@@ -90,7 +92,7 @@ def step_window(steps: RecordedSteps, on_device: bool) -> LedgerWindow:
 
 
 def _find_recorded_spans(record: Record) -> tuple[Ns, Ns]:
-    """From the first event to the last, without the time between two stretches of steps in which nothing was on."""
+    """Return the time from the first event to the last, without times between steps when the profiler was off."""
     start, stop = _events(record)
     if not start.size:
         return np.zeros(1, np.int64), np.zeros(1, np.int64)
@@ -134,7 +136,7 @@ def _host_steps(steps: RecordedSteps) -> LedgerWindow:
 
 
 def _join_steps(steps: RecordedSteps, own: Codes, start: Ns, stop: Ns, notes: tuple[str, ...]) -> LedgerWindow:
-    """Each step ends where the next begins; where steps between two were not recorded, with its own last event."""
+    """End each step where the next begins, or with its own last event if steps between the two were not recorded."""
     number = steps.number[own]
     unrecorded = np.diff(number) != np.diff(own)
     ends = stop.copy()

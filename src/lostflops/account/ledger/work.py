@@ -32,11 +32,12 @@ _MATMUL_CODES: Final = tuple(CLASSES.index(name) for name in MATMUL_CLASSES)
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """One shape of one op; `again` when activation checkpointing did a forward op a second time."""
+    """One shape of one op."""
 
     op: str
     work: CallWork
     again: bool
+    """Whether activation checkpointing did a forward op a second time."""
 
     @property
     def model_flops(self) -> int:
@@ -49,16 +50,20 @@ class Effort:
 
 @dataclass(slots=True, kw_only=True)
 class RankWork:
-    """Count and time by effort, in parts of an op where the window cuts one. `launched_flops` are those of whole ops
-    that the steps of the window launched. `matmul_ns` is all time of matmul-class kernels, `counted_ns` what of it has
-    FLOPs, `tensor_ns` what of it ran on tensor cores and `plain_ns` what did not; of the rest names do not tell."""
+    """Work of a rank in its window."""
 
     efforts: dict[Effort, tuple[float, int]] = field(default_factory=dict)
+    """Count and time by effort; an op that the window cuts counts in part."""
     launched_flops: int = 0
+    """FLOPs of whole ops that the steps of the window launched."""
     matmul_ns: int = 0
+    """Time of all matmul-class kernels."""
     counted_ns: int = 0
+    """Part of `matmul_ns` with known FLOPs."""
     tensor_ns: int = 0
+    """Part of `matmul_ns` on tensor cores."""
     plain_ns: int = 0
+    """Part of `matmul_ns` not on tensor cores; for the rest, names of kernels do not show it."""
 
     def add(self, other: RankWork) -> None:
         for effort, (count, ns) in other.efforts.items():
@@ -110,7 +115,7 @@ def _flops(record: Record, rows: Codes) -> int:
 
 
 def _part_inside(record: Record, inside: Intervals, op: Codes, rows: Codes) -> npt.NDArray[np.float64]:
-    """Of each op, the part of its kernels' time that lies in the window."""
+    """Return for each op the part of its kernels' time that is in the window."""
     start, size = record.device.start[rows], record.formulas.start.size
     stop = np.maximum(record.device.stop[rows], start + 1)
     ran = np.bincount(op, inside.within(start, stop), size)
@@ -119,8 +124,10 @@ def _part_inside(record: Record, inside: Intervals, op: Codes, rows: Codes) -> n
 
 
 def _on_thread(record: Record, made: Partition) -> RankWork:
-    """On a CPU rank an op is its own kernel: matmul-class time is that of all ops of these classes, and has FLOPs where
-    an op with known FLOPs starts in it."""
+    """Return the work of a CPU rank, on which an op is its own kernel.
+
+    Matmul-class time is that of all ops of these classes, and has FLOPs if an op with known FLOPs starts in it.
+    """
     host, formulas, compute = record.host, record.formulas, made.lines["compute"]
     model = compute - host.spans(Trait.OPTIMIZER)
     leaves = np.flatnonzero(_leaves(record) & (formulas.lane == record.training_lane))
@@ -144,7 +151,7 @@ def _on_thread(record: Record, made: Partition) -> RankWork:
 
 
 def _collect(record: Record, done: RankWork, part: npt.NDArray[np.float64], spent: Codes, rounded: Flags) -> None:
-    """Add up what is the same op, shape and kind of pass; `part` of each op counts."""
+    """Add up efforts of the same op, shape and kind of pass; `part` of each op counts."""
     formulas, rows = record.formulas, np.flatnonzero(part)
     key = formulas.effort[rows] * 4 + flag_recomputed_ops(record)[rows] * 2 + rounded[rows]
     found, which = np.unique(key, return_inverse=True)
@@ -162,7 +169,7 @@ def _collect(record: Record, done: RankWork, part: npt.NDArray[np.float64], spen
 
 
 def _leaves(record: Record) -> Flags:
-    """Ops with known FLOPs that call no other such op."""
+    """Return which ops have known FLOPs and call no other such op."""
     formulas = record.formulas
     known = np.array([work is not None for _, work in formulas.efforts], np.bool_)
     leaves = known[formulas.effort] if known.size else np.zeros(formulas.start.size, np.bool_)
@@ -174,7 +181,7 @@ def _leaves(record: Record) -> Flags:
 
 
 def _ops_of(record: Record, calls: Codes) -> Codes:
-    """Row of the op with known FLOPs around each call, -1 where there is none."""
+    """Return the row of the op with known FLOPs around each call; -1 if there is none."""
     formulas, host, leaves = record.formulas, record.host, _leaves(record)
     found = np.full(calls.size, -1, np.int64)
     if not host.lane.size:
@@ -189,7 +196,7 @@ def _ops_of(record: Record, calls: Codes) -> Codes:
 
 
 def _by_kernel(record: Record, names: Codes) -> tuple[Codes, Flags]:
-    """1 on tensor cores, 0 not, -1 where the kernel's name does not tell; and whether it rounds fp32 to tf32."""
+    """Return 1 on tensor cores, 0 if not, -1 if the kernel's name does not show it; and if it rounds fp32 to tf32."""
     found, which = np.unique(names, return_inverse=True)
     kernels = [record.names[code] for code in found.tolist()]
     cores = np.array([_encode_answer(uses_tensor_cores(kernel)) for kernel in kernels], np.int64)

@@ -28,14 +28,14 @@ def verdict(peak: Peak, peaks: Sequence[Peak]) -> str:
 
 
 def in_one_line(peak: Peak) -> str:
-    """For the report of a run."""
+    """Describe the peak in one line, for the report of a run."""
     size = f"{format_bytes(peak.bytes)} on {peak.device} of rank {peak.rank}"
     size += " (window only)" if peak.is_of_window else ""
     return f"{size}{_when(peak)}: {', '.join(_made_of(peak))}"
 
 
 def _made_of(peak: Peak) -> Iterator[str]:
-    """The two largest owners, and how much has none."""
+    """Yield the two largest owners, and how much has none."""
     yield from (f"{owner} {format_share(held / peak.bytes)}" for owner, held in _list_known_owners(peak)[:2])
     lost = peak.owners[Owner.UNATTRIBUTED]
     yield f"unattributed {format_share(lost / peak.bytes)}" if lost else "nothing unattributed"
@@ -46,7 +46,7 @@ def _list_known_owners(peak: Peak) -> list[tuple[Owner, int]]:
 
 
 def _when(peak: Peak) -> str:
-    """Such as ` in backward of step 5`."""
+    """Say when it was, such as ` in backward of step 5`."""
     step = "" if peak.step is None else f" of step {peak.step}"
     if peak.phase is not None and peak.phase != "other":
         return f" in {peak.phase}{step}"
@@ -54,14 +54,14 @@ def _when(peak: Peak) -> str:
 
 
 def _where(peak: Peak) -> str:
-    """Such as `, by aten::mm of layers.7.linear`."""
+    """Say where it was, such as `, by aten::mm of layers.7.linear`."""
     place = f" of {peak.module}" if peak.module else ""
     line = f" ({peak.line})" if peak.line else ""
     return f", by {peak.op}{place}{line}" if peak.op else f", in {peak.module}{line}" if place else ""
 
 
 def moment(peak: Peak) -> Pairs:
-    """When it was, and what was done then."""
+    """Return when the peak was, and what was done then."""
     items = (
         Pair("bytes", peak.bytes, "bytes", "allocated"),
         Pair("rank", peak.rank, label="rank"),
@@ -78,13 +78,13 @@ def moment(peak: Peak) -> Pairs:
 
 
 def way(memory: RankMemory, peak: Peak, by: str) -> str:
-    """Ops in place of layers and modules where none was annotated."""
+    """Return `by`, but ops in place of layers and modules if none was annotated."""
     alive = memory.blocks.module[memory.alive(peak.event)]
     return "op" if by in ("layer", "module") and not alive.any() else by
 
 
 def owners(memory: RankMemory, peak: Peak, by: str) -> Portions:
-    """All nine, the largest first and what has no owner last, each with its parts."""
+    """Return all nine owners, the largest first and unattributed last, each with its parts."""
     parts: dict[Owner, list[PeakPart]] = {owner: [] for owner in OWNERS}
     for part in parts_of(memory, peak.event, by):
         parts[part.owner].append(part)
@@ -102,7 +102,7 @@ def owners(memory: RankMemory, peak: Peak, by: str) -> Portions:
 
 
 def places(memory: RankMemory, peak: Peak, name: str) -> Table:
-    """Layers or modules, the fullest first, with what each holds of every owner."""
+    """Return layers or modules, the fullest first, with what each holds of every owner."""
     found = by_place(memory, peak.event, whole_layers=name == "layers")
     fields = (
         Field("name", label=name.removesuffix("s")),
@@ -120,7 +120,7 @@ def places(memory: RankMemory, peak: Peak, name: str) -> Table:
 
 
 def report_reserved(memory: RankMemory, peak: Peak) -> Pairs:
-    """What the allocator held from the device; nulls where it does not tell."""
+    """Report what the allocator held from the device; nulls if that is not recorded."""
     most = int(memory.reserved.max()) if memory.reserved.size else None
     slack = peak.reserved - peak.bytes if peak.reserved is not None else None
     items = (
@@ -135,7 +135,7 @@ def report_reserved(memory: RankMemory, peak: Peak) -> Pairs:
 
 
 def notes(peak: Peak, parts: Portions, silent: Sequence[int]) -> Iterator[str]:
-    """What is missing, and what would tell it."""
+    """Yield what is missing, and how to record it."""
     if peak.is_of_window:
         yield (
             "On a CPU the profiler does not see memory that was allocated before the window, so this is only the "

@@ -23,10 +23,12 @@ _NEVER: Final = np.iinfo(np.int64).max
 
 
 def owners(born: Codes, died: Codes, is_sure: Flags, moments: Moments, *, are_gradients_seen: bool = False) -> Codes:
-    """Of blocks that were allocated while the window was open, by the events of their birth and death; the number of
-    events for the latter where they stayed. Unless `is_sure`, they ended at some time before: nothing follows from when
-    they died. Where gradients were seen at each update, what communicates and none of them is no gradient, however long
-    it stays."""
+    """Return the owners of blocks that were allocated while the window was open.
+
+    `born` and `died` are the events of their birth and death; `died` is the number of events if they stayed. Unless
+    `is_sure`, they ended at some time before: nothing follows from when they died. If gradients were seen at each
+    update, a block that communicates and is not one of them is no gradient, however long it stays.
+    """
     count = moments.time.size
     stays, end = died >= count, np.minimum(died, count - 1)
     goes, first, last = ~stays, moments.phase[born], moments.phase[end]
@@ -56,7 +58,7 @@ def owners(born: Codes, died: Codes, is_sure: Flags, moments: Moments, *, are_gr
 
 
 def number_sites(module: Codes, op: Codes, size: Codes) -> Codes:
-    """A number for each site: the place in the program, and the size."""
+    """Number the sites: the place in the program, and the size."""
     order = np.lexsort((size, op, module))
     differs = np.zeros(order.size, np.bool_)
     for column in (module, op, size):
@@ -67,8 +69,10 @@ def number_sites(module: Codes, op: Codes, size: Codes) -> Codes:
 
 
 def infer_cut_owners(owner: Codes, site: Codes, is_cut: Flags, inside: Flags) -> Codes:
-    """What the window's end cut off is what all others of its site were that came while it was open; it stays as it is
-    where they differ."""
+    """Give blocks that the window's end cut off the owner that all others of their site have.
+
+    Only others that were allocated while the window was open count. Owners stay as they are if these differ.
+    """
     count = int(site.max(initial=-1)) + 1
     low, high = np.full(count, UNATTRIBUTED), np.full(count, -1)
     whole = inside & ~is_cut

@@ -19,24 +19,30 @@ BEFORE = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocks:
-    """A row is one allocation. It lives from event `born` up to and without event `died`; `BEFORE` and the number of
-    events where that was outside of the window. `start` and `stop` are the times of those, those of the window where
-    they were outside. `owner` is a place in `OWNERS`; `module`, `op` and `line` are codes of the texts of the memory it
-    belongs to, of where it was allocated; `phase` is a place in `ledger.phases.PHASES`, -1 where it was allocated
-    before the window, as is `step`."""
+    """Allocations of one device, one row each."""
 
     born: Codes
+    """Event from which on it lives; `BEFORE` if that was before the window."""
     died: Codes
+    """Event from which on it no longer lives; the number of events if that was after the window."""
     start: Ns
+    """Time of `born`, or when the window opened."""
     stop: Ns
+    """Time of `died`, or when the window closed."""
     bytes: Codes
     address: Codes
     owner: Codes
+    """Place in `OWNERS`."""
     module: Codes
+    """Module that allocated it, as a code of the memory's texts."""
     op: Codes
+    """Op that allocated it, as a code of the memory's texts."""
     line: Codes
+    """Source line that allocated it, as a code of the memory's texts."""
     phase: Codes
+    """Place in `ledger.phases.PHASES`; -1 if it was allocated before the window."""
     step: Codes
+    """-1 if it was allocated before the window."""
 
     def __len__(self) -> int:
         return int(self.bytes.size)
@@ -44,10 +50,7 @@ class Blocks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankMemory:
-    """One device of one rank. An event is an allocation or a free, in order; `total` is what the allocator had given
-    out after each, and `base` when the window opened. `unknown` are the bytes of `base` that belong to no block: they
-    are unattributed throughout. `reserved` is what the allocator held after each event, empty where it does not tell.
-    `texts` are what codes stand for, `""` the first. `notes` say what is not known, in words."""
+    """Memory of one device of one rank; an event is an allocation or a free, in order."""
 
     rank: int
     device: str
@@ -56,18 +59,23 @@ class RankMemory:
     closed: int
     time: Ns
     total: Codes
+    """Bytes that the allocator had given out after each event."""
     base: int
+    """Bytes that the allocator had given out when the window opened."""
     unknown: int
+    """Bytes of `base` that belong to no block: they are unattributed throughout."""
     reserved: Codes
+    """Bytes that the allocator held after each event; empty if that is not recorded."""
     blocks: Blocks
     texts: tuple[str, ...]
+    """Texts of the codes, `""` first."""
     notes: tuple[str, ...] = ()
+    """Gaps in what is known, in words."""
     drift: Codes = field(default_factory=lambda: np.empty(0, np.int64))
-    """Bytes of each total that neither blocks nor `unknown` account for, as events were lost: they are unattributed.
-    Empty where there are none."""
+    """Bytes of each total in neither blocks nor `unknown`: unattributed, from lost events; empty if there are none."""
 
     def by_owner(self) -> Codes:
-        """Bytes of each owner (columns, as `OWNERS`) when the window opened and after each event (rows)."""
+        """Return bytes of each owner (columns, as `OWNERS`) when the window opened and after each event (rows)."""
         found = np.zeros((self.time.size + 2, len(OWNERS)), np.int64)
         blocks = self.blocks
         np.add.at(found, (blocks.born + 1, blocks.owner), blocks.bytes)
@@ -79,12 +87,12 @@ class RankMemory:
         return found
 
     def alive(self, event: int) -> Codes:
-        """Rows of blocks that are there after this event; before all of them with `BEFORE`."""
+        """Return the rows of blocks that are there after this event; with `BEFORE`, before all events."""
         return np.flatnonzero((self.blocks.born <= event) & (self.blocks.died > event))
 
     @property
     def peak(self) -> int:
-        """The event after which most was allocated, the first of equals; `BEFORE` where that was when it opened."""
+        """Event after which most was allocated, the first of equals; `BEFORE` if that was when the window opened."""
         if not self.total.size or int(self.total.max()) < self.base:
             return BEFORE
         return int(self.total.argmax())
@@ -94,7 +102,7 @@ class RankMemory:
         return self.base if self.peak == BEFORE else int(self.total[self.peak])
 
     def self_check(self) -> None:
-        """That it closes: owners sum to what the allocator says, at every event."""
+        """Check that owners sum to what the allocator says, at every event."""
         sums = self.by_owner().sum(axis=1)
         assert sums[0] == self.base, f"owners hold {sums[0]} bytes of {self.base}"
         off = np.flatnonzero(sums[1:] != self.total)

@@ -19,14 +19,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Buckets:
-    """Sizes of those that were there when the window opened, and whose they are: where gradients are views into them,
-    they are the gradients."""
+    """Buckets that were there when the window opened."""
 
     bytes: Codes
+    """Size of each."""
     owner: int
+    """Their owner; if gradients are views into them, they are the gradients."""
 
     def without(self, held: RankHoldings) -> Buckets:
-        """Those that were not seen as storages of gradients."""
+        """Return the buckets that were not seen as storages of gradients."""
         seen = held.rows(held.before & (held.owner == CODE[Owner.GRADIENTS]))
         each = dict(zip(seen.address.tolist(), seen.bytes.tolist(), strict=True))
         left = Counter(self.bytes.tolist()) - Counter(each.values())
@@ -37,7 +38,7 @@ NONE = Buckets(np.empty(0, np.int64), CODE[Owner.COMMUNICATION])
 
 
 def buckets_of(run: Run, rank: int) -> Buckets:
-    """As the last attempt of the rank logged them."""
+    """Read the buckets that the last attempt of the rank logged."""
     found = run.rows(f"select value from job where rank = {rank} and key = 'ddp' order by attempt desc limit 1")
     logged = json.loads(found[0][0]) if found else []
     if not isinstance(logged, list) or not logged:
@@ -49,7 +50,8 @@ def buckets_of(run: Run, rank: int) -> Buckets:
 
 
 def _sizes(logged: dict[str, Any]) -> list[int]:
-    """
+    """Return the sizes of buckets, as rebuilt if they were.
+
     >>> _sizes({"bucket_sizes": "300", "rebuilt_bucket_sizes": "100, 200", "has_rebuilt_buckets": 1})
     [100, 200]
     """

@@ -16,9 +16,11 @@ from lostflops.account.memory.pairing import pair
 
 
 def refine_ends(events: MemoryEvents, early: RankHoldings, end: Codes) -> Codes:
-    """The event by which each is gone: `end` at the latest, and not before others were seen to be gone while it was
-    not. Of each size, as many must go in the first step as in the second of those that the first one left; both
-    allocate the same up to then."""
+    """Return the event by which each block is gone.
+
+    That is `end` at the latest, and not before others were seen to be gone while it was not. Of each size, as many must
+    go in the first step as in the second of those that the first one left; both steps allocate the same up to then.
+    """
     size = early.bytes
     steps = np.unique(events.step[events.step != NOWHERE])[:2]
     if steps.size < 2 or not size.size:

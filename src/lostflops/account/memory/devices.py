@@ -9,7 +9,8 @@ from lostflops.core.errors import UsageError
 
 
 def kind_of(device: str) -> str:
-    """
+    """Return the kind of a device.
+
     >>> kind_of("cuda:0"), kind_of("cpu")
     ('cuda', 'cpu')
     """
@@ -17,7 +18,7 @@ def kind_of(device: str) -> str:
 
 
 def kinds(devices: Iterable[str]) -> list[str]:
-    """Those of accelerators first.
+    """Return the kinds of these devices, accelerators first.
 
     >>> kinds(["cpu", "cuda:1", "cuda:0"])
     ['cuda', 'cpu']
@@ -26,7 +27,7 @@ def kinds(devices: Iterable[str]) -> list[str]:
 
 
 def in_question(peaks: Sequence[Peak], device: str | None = None) -> list[Peak]:
-    """Peaks of one device such as `cuda:0`, or of a kind such as `cpu`."""
+    """Return peaks of one device such as `cuda:0`, or of a kind such as `cpu`; raise `UsageError` if there is none."""
     found = {one.device for one in peaks}
     if device is not None and device not in {*found, *kinds(found)}:
         raise UsageError(f"no memory of {device!r} was recorded; there is {', '.join(sorted({*found, *kinds(found)}))}")

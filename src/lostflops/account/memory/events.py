@@ -17,7 +17,7 @@ CPU: Final = 0
 _HIP: Final = 6
 _KINDS: Final = {0: "cpu", 1: "cuda", 9: "xla", 12: "xpu", 13: "mps", 15: "hpu", 19: "mtia", 20: "privateuseone"}
 NOWHERE: Final = -1
-"""Of a lane, a step, an address or a total that is not known."""
+"""Value of a lane, a step, an address or a total that is unknown."""
 
 _LINE: Final = "coalesce(line, '')"
 _LINE_KEY: Final = f"hash({_LINE})"
@@ -28,17 +28,20 @@ Device = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class MemoryEvents:
-    """`change` is positive for an allocation; `total` and `reserved` are what the allocator says after it."""
+    """Allocations and frees of one device, in order."""
 
     time: Ns
     lane: Codes
     step: Codes
     address: Codes
     change: Codes
+    """Bytes; positive for an allocation."""
     total: Codes
+    """Bytes allocated after it, as the allocator says."""
     reserved: Codes
+    """Bytes reserved after it, as the allocator says."""
     line: Codes
-    """Of the source that allocated, a code; 0 where that is not recorded."""
+    """Code of the source line that allocated; 0 if that is not recorded."""
 
     def __len__(self) -> int:
         return int(self.time.size)
@@ -48,7 +51,8 @@ class MemoryEvents:
 
 
 def device_name(device: Device) -> str:
-    """
+    """Return the name of a device; unknown kinds are named by their number.
+
     >>> device_name((0, -1)), device_name((1, 2)), device_name((99, 0))
     ('cpu', 'cuda:2', 'device type 99:0')
     """
@@ -61,11 +65,14 @@ DEVICE: Final = (
     f"case device_type when {_HIP} then 1 else device_type end as kind, "
     "case device_type when 0 then -1 else coalesce(device_index, 0) end as index"
 )
-"""In a query, so that `memory` and `holdings` name devices alike."""
+"""Columns of a query, so that `memory` and `holdings` name devices alike."""
 
 
 def events_of(run: Run, rank: int) -> tuple[dict[Device, MemoryEvents], tuple[str, ...]]:
-    """By device, and source lines. Events at the same time keep the order of the trace, which is that of the rows."""
+    """Read events by device, and source lines.
+
+    Events at the same time keep the order of the trace, which is that of the rows.
+    """
     lines = BatchVocabulary(run, _LINE_KEY, _LINE, f"memory where rank = {rank}")
     optional = ("lane", "step", "address", "allocated", "reserved")
     known = ", ".join(f"coalesce({name}, {NOWHERE}) as {name}" for name in optional)
@@ -85,7 +92,7 @@ def events_of(run: Run, rank: int) -> tuple[dict[Device, MemoryEvents], tuple[st
 
 
 def with_frees(events: MemoryEvents, time: Ns, address: Codes, size: Codes, before: Codes) -> MemoryEvents:
-    """With frees that nothing recorded put in: each ahead of event `before` of those that were."""
+    """Insert frees that were not recorded, each ahead of event `before`."""
     added = np.full(time.size, NOWHERE, np.int64)
     more = MemoryEvents(time, added, added, address, -size, added, added, np.zeros(time.size, np.int64))
     place = np.concatenate((np.arange(len(events)), before - 0.5))

@@ -19,15 +19,14 @@ if TYPE_CHECKING:
 
 _ROUNDING: Final = 512
 _PAGE: Final = 2 << 20
-"""The smallest page that an expandable segment is made of: CUDA maps memory in multiples of 2 MB."""
+"""Smallest page of an expandable segment: CUDA maps memory in multiples of 2 MB."""
 _LARGE_PAGE: Final = 20 << 20
-"""What PyTorch maps and unmaps at once for large blocks (kLargeBuffer in c10/cuda/CUDACachingAllocator.h)."""
+"""Bytes that PyTorch maps and unmaps at once for large blocks (kLargeBuffer in c10/cuda/CUDACachingAllocator.h)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryUse:
-    """Of a segment, a pool or a device: what the bytes are used for. All but `largest_free` and `rounding` sum to
-    `reserved`; `rounding` is a part of what is allocated or pending, None where a snapshot does not tell."""
+    """Bytes of a segment, a pool or a device by use; all but `largest_free` and `rounding` sum to `reserved`."""
 
     reserved: int
     allocated: int
@@ -35,8 +34,9 @@ class MemoryUse:
     split: int
     """Free, in segments that also hold blocks in use: it cannot be returned."""
     slack: int
-    """Free, in whole segments (or whole pages of expandable ones): the cache, which can be."""
+    """Free, in whole segments (or whole pages of expandable ones): the cache, which can be returned."""
     rounding: int | None
+    """Part of what is allocated or pending; None if the snapshot does not record it."""
     largest_free: int
 
     def self_check(self) -> None:
@@ -51,32 +51,33 @@ class MemorySegment:
     stream: int | None
     expandable: bool
     bytes: int
-    """As the segment itself says; blocks hold `use.reserved`."""
+    """Size as the segment itself says; blocks hold `use.reserved`."""
     use: MemoryUse
     live: int
-    """Blocks in use."""
+    """Number of blocks in use."""
     needed: int
-    """What was asked for, rounded as little as the allocator can."""
+    """Bytes that were asked for, rounded as little as the allocator can."""
     line: str | None
-    """Of the largest block in use."""
+    """Source line of the largest block in use."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fragmentation:
-    """Of one device of a rank, at the snapshot. Pools are by name and stream, the fullest of holes first."""
+    """Fragmentation of one device of a rank, at the snapshot."""
 
     rank: int
     device: str
     use: MemoryUse
     pools: tuple[tuple[str, int | None, MemoryUse], ...]
+    """Use by name and stream, most holes first."""
     segments: tuple[MemorySegment, ...]
-    """Those with holes, the largest holes first."""
+    """Segments with holes, the largest holes first."""
     private_slack: int
-    """Of the slack, what belongs to private pools: it stays until whoever has them (a CUDA graph) is gone."""
+    """Part of the slack in private pools: it stays until their owner (a CUDA graph) is gone."""
     expandable_at_most: int
-    """Bytes that `expandable_segments:True` would give back at most, beyond the slack."""
+    """Most bytes that `expandable_segments:True` would give back, beyond the slack."""
     outside: int
-    """Bytes of segments that no block of the snapshot covers, negative where blocks overlap."""
+    """Bytes of segments that no block of the snapshot covers; negative if blocks overlap."""
 
     def self_check(self) -> None:
         self.use.self_check()
@@ -86,7 +87,7 @@ class Fragmentation:
 
 
 def fragmentations(run: Run, ranks: Sequence[int] = ()) -> Iterator[Fragmentation]:
-    """One for each rank and device that has a snapshot, in order; of all ranks unless some are named."""
+    """Yield the fragmentation of each rank and device with a snapshot, in order; of all ranks unless some are named."""
     found = run.rows("select distinct rank, device_index from allocator_blocks order by all")
     for rank, device in found:
         if not ranks or rank in ranks:
@@ -128,7 +129,7 @@ def _sum(segments: Sequence[MemorySegment]) -> MemoryUse:
 
 
 def _segments(run: Run, rank: int, device: int) -> list[MemorySegment]:
-    """Of free blocks in expandable segments whole pages can be returned, so they are slack."""
+    """Read the segments; free whole pages of expandable segments can be returned, so they are slack."""
     page = f"if(pool like 'small%', {_PAGE}, {_LARGE_PAGE})"
     needed = f"(greatest(coalesce(requested, bytes), 1) + {_ROUNDING - 1}) // {_ROUNDING} * {_ROUNDING}"
     rows = run.rows(
@@ -183,16 +184,21 @@ def _segment(address: int, pool: str, stream: int | None, expandable: bool, *row
 
 
 def _given_back(pool: Sequence[MemorySegment]) -> int:
-    """Blocks of one pool and stream would lie in one segment. At best they lie without holes, rounded to 512 bytes each
-    and to a page at the end; what their segments hold beyond that is the most that can be won."""
+    """Return the most bytes that expandable segments would give back.
+
+    Blocks of one pool and stream would be in one segment. At best they have no holes, and are rounded to 512 bytes each
+    and to a page at the end; what their segments hold beyond that is the most that can be saved.
+    """
     kept = [segment for segment in pool if segment.live and not segment.expandable]
     needed = sum(segment.needed for segment in kept)
     return max(0, sum(segment.use.reserved for segment in kept) - -(-needed // _PAGE) * _PAGE)
 
 
 def from_events(memory: RankMemory) -> int | None:
-    """Reserved and not allocated at the peak: holes and cache together, which events cannot tell apart; None where
-    the allocator's reserve is not recorded."""
+    """Return the bytes that are reserved and not allocated at the peak: holes and cache, which events do not separate.
+
+    None if the allocator's reserve is not recorded.
+    """
     if memory.peak == BEFORE or not memory.reserved.size:
         return None
     return int(memory.reserved[memory.peak]) - memory.peak_bytes

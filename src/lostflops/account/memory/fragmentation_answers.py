@@ -22,7 +22,7 @@ HOW_TO_SNAPSHOT: Final = (
 )
 MOST_SHOWN: Final = 8
 _MUCH: Final = 0.1
-"""Share of what is reserved that may be free at the peak before it is worth a word."""
+"""Share of what is reserved that may be free at the peak without a note."""
 _BYTES: Final[Unit] = "bytes"
 _USE: Final = (
     Field("reserved", _BYTES),
@@ -41,16 +41,22 @@ def _row(use: MemoryUse) -> tuple[int | None, ...]:
 
 @dataclass(frozen=True, slots=True)
 class FragmentationAnswer:
-    """Blocks of a result, none where nothing tells fragmentation; what only programs read; what is not known."""
+    """Answer about the fragmentation of one device."""
 
     blocks: tuple[Block, ...] = ()
+    """Blocks of a result; empty if fragmentation is unknown."""
     more: tuple[Block | Figure, ...] = (Figure("fragmentation", None),)
+    """Blocks and figures that only programs read."""
     notes: tuple[str, ...] = ()
+    """Gaps in what is known."""
 
 
 def answer(run: Run, rank: int, device: str, memory: RankMemory | None = None) -> FragmentationAnswer:
-    """Of one device such as `cuda:0`: figures with the pools, who keeps holes, and lines that hold what is allocated,
-    from its snapshot. Without one its events, as `memory`, tell what is reserved and not allocated."""
+    """Answer for one device such as `cuda:0`, from its snapshot, or from its events as `memory`.
+
+    A snapshot shows figures with the pools, what keeps holes, and lines that hold what is allocated. Events only show
+    what is reserved and not allocated.
+    """
     for found in fragmentations(run, [rank]):
         if found.device == device:
             lines = line_holdings(run, rank, device)
@@ -64,7 +70,7 @@ def answer(run: Run, rank: int, device: str, memory: RankMemory | None = None) -
 
 
 def of_fullest(run: Run, ranks: Sequence[int]) -> FragmentationAnswer:
-    """Of the rank and device that reserved most, where there is a snapshot of any."""
+    """Answer for the rank and device that reserved most, if there is a snapshot of any."""
     found = max(fragmentations(run, ranks), key=lambda one: one.use.reserved, default=None)
     return answer(run, found.rank, found.device) if found is not None else FragmentationAnswer()
 
@@ -91,7 +97,7 @@ def _figures(found: Fragmentation) -> Section:
 
 
 def _keepers(found: Fragmentation) -> Table:
-    """Holes by the line of the largest block that keeps their segment."""
+    """Return holes by the line of the largest block that keeps their segment."""
     kept: defaultdict[str, list[MemoryUse]] = defaultdict(list)
     for segment in found.segments:
         kept[segment.line or NO_LINE].append(segment.use)

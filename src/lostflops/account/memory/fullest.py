@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from lostflops.store.run import Run
 
 _MOST_RANKS: Final = 8
-"""That are read whole. Of an accelerator totals alone tell which is the highest, on a CPU they only come near it."""
+"""Most ranks that are read whole. On an accelerator totals alone show the highest; on a CPU they only come near it."""
 
 
 def fullest(run: Run, ranks: Sequence[int] = ()) -> RankMemory | None:
-    """Of these ranks, or of all; None where none recorded memory."""
+    """Return the memory with the highest peak of these ranks, or of all; None if none recorded memory."""
     rows = run.rows(
         "with held as (select rank, device_type, sum(bytes) as bytes from holdings where before group by all), "
         "high as (select rank, device_type, max(allocated) as bytes from memory where bytes <> 0 and time is not null "

@@ -24,22 +24,23 @@ if TYPE_CHECKING:
     from lostflops.store.run import Run
 
 FEWEST: Final = 3
-"""Whole steps of a window without which nothing is said."""
+"""Fewest whole steps of a window that can show growth."""
 _ALLOWED: Final = (Owner.PARAMETERS, Owner.GRADIENTS, Owner.OPTIMIZER, Owner.BUFFERS)
-"""Owners whose bytes stay by right: state of a parameter that is first used late is no growth."""
+"""Owners whose bytes may stay: state of a parameter that is first used late is not growth."""
 _FAR: Final = 10_000
 _MATTERS: Final = 0.1
-"""Part of the peak that it must come to in so many steps,"""
+"""Part of the peak that growth must reach in `_FAR` steps."""
 _LEAST: Final = 1024
-"""and bytes that a step must leave: a list of losses is kept for good reason, and a device gives each 512."""
+"""Bytes that a step must leave: a list of losses is kept for good reason, and a device gives each 512."""
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """What holds tensors, such as a list: its name, and the source line that fills it, as `file.py:12`."""
+    """Object that holds tensors, such as a list."""
 
     name: str
     line: str
+    """Source line that fills it, as `file.py:12`."""
 
     def __str__(self) -> str:
         return " at ".join(filter(None, (self.name, self.line)))
@@ -47,9 +48,7 @@ class Holder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grown:
-    """A site of one device and rank. `left` are the bytes of it that are there at the end of each step. `holder` is
-    what holds them; where that is a graph of autograd, `is_by_graph`, and the holder is what may hold that. `held` is
-    how many tensors the holder has when the window closes, those from before it among them."""
+    """A site of one device and rank that grows."""
 
     rank: int
     device: str
@@ -58,10 +57,14 @@ class Grown:
     owner: Owner
     steps: tuple[int, ...]
     left: tuple[int, ...]
+    """Bytes of it that are there at the end of each step."""
     count: int
     holder: Holder | None = None
+    """Object that holds them; if `is_by_graph`, one that may hold the graph."""
     is_by_graph: bool = False
+    """Whether a graph of autograd holds them."""
     held: int = 0
+    """Number of tensors that the holder has when the window closes, including those from before it."""
 
     @property
     def seen_steps(self) -> int:
@@ -70,7 +73,7 @@ class Grown:
 
     @property
     def a_step(self) -> int:
-        """Bytes by which it grows, the last step aside, whose tensors may still be in use."""
+        """Bytes by which it grows per step, without the last step, whose tensors may still be in use."""
         return self.left[-2] // (len(self.left) - 1)
 
     @property
@@ -80,18 +83,19 @@ class Grown:
 
 @dataclass(frozen=True, slots=True)
 class StepMoments:
-    """Whole steps of the window: their numbers, and when each begins."""
+    """Whole steps of the window."""
 
     number: tuple[int, ...]
     start: Ns
+    """When each begins."""
 
     def at(self, time: Ns) -> Codes:
-        """Place of the step that each time is in, -1 before the first; what follows the last belongs to it."""
+        """Return the place of the step that each time is in, -1 before the first; after the last it is the last."""
         return np.searchsorted(self.start, time, side="right") - 1
 
 
 def growth_of(run: Run, memories: Iterable[RankMemory]) -> list[Grown]:
-    """All sites that grow, most bytes a step first."""
+    """Return all sites that grow, most bytes per step first."""
     found: list[Grown] = []
     for memory in memories:
         rows = _read_held_tensors(run, memory)
@@ -103,7 +107,7 @@ def growth_of(run: Run, memories: Iterable[RankMemory]) -> list[Grown]:
 
 
 def growing(memory: RankMemory, steps: StepMoments, holders: dict[int, Holder]) -> list[Grown]:
-    """`holders` are by address, of what was there when the window closed and belongs to nobody."""
+    """Return the sites that grow; `holders` are by address, of tensors without an owner when the window closed."""
     if len(steps.number) < FEWEST:
         return []
     sites = list(_sites(memory, steps, holders))
@@ -117,7 +121,7 @@ def growing(memory: RankMemory, steps: StepMoments, holders: dict[int, Holder]) 
 
 
 def table(found: Sequence[Grown]) -> Table:
-    """For `lostflops memory`."""
+    """Return the table for `lostflops memory`."""
     fields = (
         Field("rank"),
         Field("device", shown=False),
@@ -152,7 +156,7 @@ def table(found: Sequence[Grown]) -> Table:
 
 
 def says(found: Sequence[Grown]) -> str:
-    """In words, of the rank that grows most; empty where nothing does."""
+    """Describe the growth of the rank that grows most; empty if none does."""
     if not found:
         return ""
     rank, device = found[0].rank, found[0].device
@@ -198,15 +202,17 @@ def _sites(memory: RankMemory, steps: StepMoments, holders: dict[int, Holder]) -
 
 
 def _moved_on(memory: RankMemory, steps: StepMoments, gone: Codes) -> Counter[tuple[int, int]]:
-    """How many blocks from before the window went in each step, by size. In the first one it is what the step before
-    the window had in use."""
+    """Count blocks from before the window that went in each step, by size.
+
+    The first step is left out: what goes there was in use by the step before the window.
+    """
     step = steps.at(memory.blocks.stop[gone])
     pairs = zip(step.tolist(), memory.blocks.bytes[gone].tolist(), strict=True)
     return Counter((place, size) for place, size in pairs if place > 0)
 
 
 def _net(step: Codes, size: Codes, steps: int, moved_on: Counter[tuple[int, int]]) -> tuple[Codes, Codes]:
-    """Blocks and bytes that each step left, less those of the same size that went meanwhile."""
+    """Return blocks and bytes that each step left, less those of the same size that went meanwhile."""
     counts, left = np.zeros(steps, np.int64), np.zeros(steps, np.int64)
     for (place, each), count in Counter(zip(step.tolist(), size.tolist(), strict=True)).items():
         stays = max(0, count - moved_on[place, each])
@@ -216,7 +222,7 @@ def _net(step: Codes, size: Codes, steps: int, moved_on: Counter[tuple[int, int]
 
 
 def _steps(run: Run, memory: RankMemory) -> StepMoments:
-    """Those that the window holds whole."""
+    """Read the steps that the window holds whole."""
     rows = run.rows(
         f"select step, start from steps where rank = {memory.rank} and stop <= {memory.closed} order by start"
     )
@@ -224,8 +230,10 @@ def _steps(run: Run, memory: RankMemory) -> StepMoments:
 
 
 def _read_held_tensors(run: Run, memory: RankMemory) -> list[tuple[int, Holder, bool]]:
-    """Tensors that are there at the end and belong to nobody but a holder with a name: their address, the holder, and
-    whether they were there at the beginning."""
+    """Read tensors that are there at the end and have no owner but a holder with a name or a line.
+
+    A row has the address, the holder, and whether the tensor was there at the beginning.
+    """
     kind, _, index = memory.device.rpartition(":")
     device = f"device_type <> 0 and device_index = {index}" if kind else "device_type = 0"
     rows = run.rows(

@@ -18,19 +18,21 @@ if TYPE_CHECKING:
 
 NEVER: Final = np.iinfo(np.int64).max
 NOBODY: Final = len(OWNERS)
-"""Owner of what was seen without one: after all that have one."""
+"""Code for no owner, after all owners."""
 
 
 @dataclass(frozen=True, slots=True)
 class RankHoldings:
-    """Rows of one device: `gone` is `NEVER` where nothing says so, `owner` a place in `OWNERS`, or `NOBODY`."""
+    """Storages of one device that the collector saw, one row each."""
 
     time: Ns
     gone: Ns
+    """When it was seen to be gone; `NEVER` if it was not."""
     before: Flags
     address: Codes
     bytes: Codes
     owner: Codes
+    """Place in `OWNERS`, or `NOBODY`."""
     name: npt.NDArray[np.object_]
     line: npt.NDArray[np.object_]
 
@@ -41,7 +43,7 @@ class RankHoldings:
         return RankHoldings(*(getattr(self, name)[chosen] for name in RankHoldings.__slots__))
 
     def module(self) -> list[str]:
-        """Of what belongs to a parameter or buffer, the module that has it."""
+        """Return the module that has the parameter or buffer that each row belongs to; empty for others."""
         return [
             name.rpartition(".")[0] if owner < NOBODY and owner != CODE[Owner.BATCHES] else ""
             for owner, name in zip(self.owner.tolist(), self.name.tolist(), strict=True)
@@ -49,8 +51,11 @@ class RankHoldings:
 
 
 def of_window(run: Run, rank: int) -> str:
-    """In a query: rows of the window whose events the run has. A run holds the trace of one window, and what was seen
-    in all of them, and in all attempts: those rows are of the last opening before its last event."""
+    """Return the condition for rows of the window whose events the run has.
+
+    A run holds the trace of one window, but what was seen in all windows and all attempts: the rows of its window are
+    those of the last opening before its last event.
+    """
     ((last,),) = run.rows(f"select max(time) from memory where rank = {rank}")
     openings = [
         time
@@ -66,7 +71,7 @@ def of_window(run: Run, rank: int) -> str:
 
 
 def holdings_of(run: Run, rank: int) -> dict[Device, RankHoldings]:
-    """Those with an owner first, so that of several rows for one block the first is the one to believe."""
+    """Read holdings by device, those with an owner first: of several rows for one block, believe the first."""
     owners = " ".join(f"when '{owner}' then {code}" for owner, code in CODE.items())
     columns = run.columns(
         f"select {DEVICE}, time, coalesce(gone, {NEVER}) as gone, coalesce(before, false) as before, address, bytes, "
@@ -92,7 +97,7 @@ def none_held() -> RankHoldings:
 
 
 def from_before(held: RankHoldings) -> RankHoldings:
-    """Storages that were there when the window opened, in order of address: each once, none that lies in another."""
+    """Return storages that were there when the window opened, by address: each once, and none inside another."""
     found = held.rows(held.before)
     found = found.rows(np.lexsort((np.arange(len(found)), -found.bytes, found.address)))
     reach = np.maximum.accumulate(found.address + found.bytes) if len(found) else found.address
@@ -103,7 +108,7 @@ def from_before(held: RankHoldings) -> RankHoldings:
 
 
 def rows_of(held: RankHoldings, address: Codes, start: Ns, stop: Ns) -> Codes:
-    """Row of the holding that each block is, -1 where it is none: same address, and there when it was seen."""
+    """Return the row of each block's holding: same address, and alive when it was seen; -1 if there is none."""
     found = np.full(address.size, -1, np.int64)
     if not address.size or not len(held):
         return found

@@ -18,7 +18,7 @@ _LIMITS = np.iinfo(np.int64)
 def label_blocks(
     counted: Tally, held: RankHoldings, moments: Moments, texts: tuple[str, ...], window: tuple[int, int]
 ) -> tuple[Blocks, tuple[str, ...]]:
-    """Blocks, and the texts with those of the holdings; `window` is when it opened and closed."""
+    """Return blocks with owners, and the texts with those of the holdings; `window` is when it opened and closed."""
     events, pairs, sites = counted.events, counted.pairs, moments.sites
     inside, at = pairs.born != BEFORE, np.maximum(pairs.born, 0)
     edges = np.concatenate((window[:1], events.time, window[1:]))
@@ -40,14 +40,14 @@ def label_blocks(
 
 
 def _rows(counted: Tally, held: RankHoldings, start: Ns, stop: Ns) -> Codes:
-    """The holding that each block is: one that was there before may have been seen before the first event."""
+    """Return the row of each block's holding: a block from before may have been seen before the first event."""
     pairs = counted.pairs
     first = np.where(pairs.born == BEFORE, _LIMITS.min, start)
     return rows_of(held, pairs.address, first, np.where(pairs.died == len(counted.events), _LIMITS.max, stop))
 
 
 def _is_lost(counted: Tally) -> Flags:
-    """Whether the free of a block was not recorded, though it must have been freed."""
+    """Return whether the free of a block was not recorded, though it must have been freed."""
     return ~counted.pairs.freed & (counted.pairs.died < len(counted.events))
 
 
@@ -66,7 +66,7 @@ def _owners(counted: Tally, held: RankHoldings, row: Codes, moments: Moments) ->
 
 
 def _encode_holdings(held: RankHoldings, texts: tuple[str, ...]) -> tuple[Codes, Codes, tuple[str, ...]]:
-    """Modules and lines of holdings as codes, a last one for no holding, and the texts with theirs."""
+    """Return modules and lines of holdings as codes, a last one for no holding, and the texts with theirs."""
     modules, lines = held.module(), held.line.tolist()
     known = set(texts)
     more = (*texts, *sorted({text for text in (*modules, *lines) if text not in known}))

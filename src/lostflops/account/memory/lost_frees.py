@@ -18,7 +18,10 @@ from lostflops.core.units import format_bytes
 
 
 def with_likely_ends(counted: Tally, moments: Moments) -> Tally:
-    """Of what is known to be freed, as its place is given out again, and of what was allocated in communication."""
+    """End blocks whose free was not recorded, when other blocks of their place would have ended.
+
+    These are blocks that must have been freed, as their address is given out again, and blocks of communication.
+    """
     pairs, count = counted.pairs, len(counted.events)
     inside, at = pairs.born != BEFORE, np.maximum(pairs.born, 0)
     open_ended = inside & ~pairs.freed & ((pairs.died < count) | moments.sites.communicates[at])

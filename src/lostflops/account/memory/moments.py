@@ -21,7 +21,7 @@ _FROM_HOST: Final = re.compile("HtoD|HostToDevice", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moments:
-    """`updates` are the starts of the optimizers' steps and `calls` those of modules, both in order of time."""
+    """Phase, place and pass of the program at each event."""
 
     time: Ns
     phase: Codes
@@ -29,9 +29,11 @@ class Moments:
     copied: Flags
     """Whether the op copies from the host to the device."""
     known: Flags
-    """Whether anything tells what the program did."""
+    """Whether anything shows what the program did."""
     updates: Ns
+    """Starts of the optimizers' steps, in order of time."""
     calls: Ns
+    """Starts of modules, in order of time."""
 
     @property
     def again(self) -> Flags:
@@ -40,15 +42,15 @@ class Moments:
         return found
 
     def passes(self) -> Codes:
-        """Number of the stretch of one phase that each event lies in."""
+        """Return the number of the stretch of one phase that each event is in."""
         return stretches(self.phase)
 
     def repeats(self) -> Codes:
-        """The same, where repeating forward ops is a phase of its own."""
+        """Return the same, with repeated forward ops as a phase of their own."""
         return stretches(np.where(self.again, -1, self.phase))
 
     def is_input(self) -> Flags:
-        """Whether it lies ahead of the first call of a module in its forward pass; never where none is recorded."""
+        """Return if an event is ahead of the first module call of its forward pass; False if no call is recorded."""
         number = self.passes()
         first = np.searchsorted(number, number)
         begun = np.where(first > 0, self.time[first - 1], np.iinfo(np.int64).min)
@@ -69,8 +71,11 @@ def moments_of(record: Record, spans: SiteSpans, events: MemoryEvents) -> Moment
 
 
 def _phases(record: Record, events: MemoryEvents) -> Codes:
-    """As the ledger has them, but that hooks and the engine's own work between two nodes are part of the backward pass,
-    and that threads on which autograd has no part, such as gloo's, are in the phase that training is in."""
+    """Return phases as the ledger has them, with two differences.
+
+    Hooks and the engine's own work between two nodes are part of the backward pass. Threads without autograd, such as
+    gloo's, are in the phase that training is in.
+    """
     found = phases_at(record, events.time, events.lane)
     found[(found == FORWARD) & (backward_passes(record).within(events.time, events.time + 1) > 0)] = BACKWARD
     trains = distinct(record.numbered.lane) if record.numbered.lane.size else distinct(record.host.lane)
@@ -80,7 +85,7 @@ def _phases(record: Record, events: MemoryEvents) -> Codes:
 
 
 def backward_passes(record: Record) -> Intervals:
-    """From the first node to the last, where neither a forward op that autograd records nor an update is between."""
+    """Return passes, from first node to last, with no forward op that autograd records and no update between."""
     host, numbered = record.host, record.numbered
     nodes = host.spans(Trait.BACKWARD)
     forward = numbered.start[numbered.forward_thread == 0]
@@ -94,7 +99,7 @@ def backward_passes(record: Record) -> Intervals:
 
 
 def _copies(record: Record, spans: SiteSpans) -> Flags:
-    """Of each span, and of none at the end: whether a copy from the host to the device was launched in it."""
+    """Return for each span, and no span at the end, whether a copy from the host to the device was launched in it."""
     device, found = record.device, np.zeros(len(spans) + 1, np.bool_)
     from_host = np.array([_FROM_HOST.search(name) is not None for name in record.names], np.bool_)
     rows = np.flatnonzero((device.kind == MEMCPY) & (device.launch >= 0))
@@ -105,7 +110,8 @@ def _copies(record: Record, spans: SiteSpans) -> Flags:
 
 
 def stretches(kind: Codes) -> Codes:
-    """
+    """Number the stretches of equal kinds.
+
     >>> stretches(np.array([0, 0, 1, 0])).tolist()
     [0, 0, 1, 2]
     """

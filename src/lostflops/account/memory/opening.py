@@ -13,11 +13,14 @@ from lostflops.account.memory.holdings import NEVER, RankHoldings
 from lostflops.account.memory.pairing import BlockPairs
 
 _GRAIN: Final = 512
-"""PyTorch's caching allocators of devices give out multiples of it."""
+"""PyTorch's caching allocators of devices give out multiples of this many bytes."""
 
 
 def ends(events: MemoryEvents, early: RankHoldings) -> Codes:
-    """The event by which each is gone: it was seen to be, or its place is allocated anew; their number for never."""
+    """Return the event by which each block is gone; the number of events for never.
+
+    It was seen to be gone, or its place is allocated again.
+    """
     seen = np.where(early.gone == NEVER, len(events), np.searchsorted(events.time, early.gone))
     grows = np.flatnonzero(events.change > 0)
     low, high = events.address[grows], events.address[grows] + events.change[grows]
@@ -30,7 +33,7 @@ def ends(events: MemoryEvents, early: RankHoldings) -> Codes:
 
 
 def is_free_recorded(events: MemoryEvents, early: RankHoldings) -> Flags:
-    """Whether the first event at its address is a free: then it is this one's."""
+    """Return whether the first event at each block's address is a free: then it is the block's."""
     address, first = np.unique(events.address, return_index=True)
     if not address.size:
         return np.zeros(len(early), np.bool_)
@@ -40,8 +43,10 @@ def is_free_recorded(events: MemoryEvents, early: RankHoldings) -> Flags:
 
 
 def with_departures(events: MemoryEvents, early: RankHoldings) -> MemoryEvents:
-    """With a free for each that went without one: the CPU's allocator tells nothing of blocks that it gave out before
-    the profiler started."""
+    """Insert a free for each block that went without one.
+
+    The CPU's allocator reports nothing of blocks that it gave out before the profiler started.
+    """
     end = refine_ends(events, early, ends(events, early))
     gone = ((end < len(events)) | (early.gone != NEVER)) & ~is_free_recorded(events, early)
     going = early.rows(gone)
@@ -50,7 +55,7 @@ def with_departures(events: MemoryEvents, early: RankHoldings) -> MemoryEvents:
 
 
 def staying(early: RankHoldings, end: Codes) -> BlockPairs:
-    """Blocks of these, each up to an event."""
+    """Return blocks of these holdings, each up to an event."""
     return BlockPairs(
         born=np.full(len(early), BEFORE),
         died=end,
@@ -61,7 +66,7 @@ def staying(early: RankHoldings, end: Codes) -> BlockPairs:
 
 
 def round_sizes(size: Codes) -> Codes:
-    """As much as the allocator of a device gives out at least.
+    """Round sizes up to what the allocator of a device gives out at least.
 
     >>> round_sizes(np.array([1, 512, 513])).tolist()
     [512, 512, 1024]
@@ -70,7 +75,7 @@ def round_sizes(size: Codes) -> Codes:
 
 
 def on_device(events: MemoryEvents, early: RankHoldings) -> BlockPairs:
-    """Blocks of those whose free was not recorded: of the others, it tells."""
+    """Return blocks of holdings whose free was not recorded: for others, the free shows the block."""
     unseen = ~is_free_recorded(events, early)
     found = staying(early.rows(unseen), ends(events, early)[unseen])
     return BlockPairs(
@@ -79,7 +84,7 @@ def on_device(events: MemoryEvents, early: RankHoldings) -> BlockPairs:
 
 
 def that_fit(found: BlockPairs, base: int) -> Flags:
-    """Which blocks to keep so that those from before hold no more than there was: frees are believed first."""
+    """Return which blocks to keep so that those from before hold at most `base`: recorded frees are believed first."""
     kept, early = np.ones(len(found), np.bool_), np.flatnonzero(found.born == BEFORE)
     early = early[np.lexsort((found.died[early], ~found.freed[early]))]
     kept[early] = found.bytes[early].cumsum() <= base

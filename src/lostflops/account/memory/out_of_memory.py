@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from lostflops.store.run import Run
 
 KEY: Final = "out_of_memory"
-"""Of table `job`."""
+"""Key in table `job`."""
 UNSEEN: Final = "unseen"
 _NAMES: Final = {
     **{owner.value: owner.value.replace("_", " ") for owner in Owner},
@@ -40,9 +40,7 @@ _EXPANDABLE: Final = "set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RanOut:
-    """The last state of one rank. `held` are bytes by owner, most first; what the allocator had given out beyond them
-    is `UNSEEN`. `total` is what the allocator had given out, on a CPU what the process took; `capacity` that of the
-    device or the host; `unused` what the allocator kept and nobody used. None is not known."""
+    """Last state of one rank that ran out of memory; None is unknown."""
 
     rank: int
     attempt: int
@@ -54,36 +52,40 @@ class RanOut:
     asked: int | None
     message: str | None
     held: tuple[tuple[str, int], ...]
+    """Bytes by owner, most first; what the allocator had given out beyond them is `UNSEEN`."""
     total: int | None
+    """Bytes that the allocator had given out; on a CPU those of the process."""
     capacity: int | None
+    """Bytes of the device or the host."""
     unused: int | None
+    """Bytes that the allocator kept and nothing used."""
     shapes: tuple[Mapping[str, Any], ...]
 
     @property
     def is_impossible(self) -> bool:
-        """More was asked for than there is at all."""
+        """Whether more was asked for than there is at all."""
         return self.asked is not None and self.capacity is not None and self.asked > self.capacity
 
     @property
     def is_fragmented(self) -> bool:
-        """What nobody used would have sufficed, had it been in one piece."""
+        """Whether unused memory would have been enough, had it been in one piece."""
         return self.asked is not None and self.unused is not None and self.unused >= self.asked
 
 
 def ran_out(run: Run, ranks: Sequence[int] = ()) -> list[RanOut]:
-    """Ranks whose program ended for want of memory, in the last attempt in which one did."""
+    """Return the ranks whose program ran out of memory, in the last attempt in which one did."""
     rows = run.rows(f"select rank, attempt, value from job where key = '{KEY}' order by attempt, rank")
     wanted = [(rank, attempt, json.loads(value)) for rank, attempt, value in rows if not ranks or rank in ranks]
     return [_parse_record(*row) for row in wanted if row[1] == wanted[-1][1]]
 
 
 def explain_out_of_memory(one: RanOut) -> str:
-    """In words: what happened, what was there, what would help."""
+    """Explain in words what happened, what was there, and what would help."""
     return " ".join((_what(one), *_there(one), f"To fix it: {_help(one)}."))
 
 
 def out_of_memory(run: Run, ranks: Sequence[int] = ()) -> tuple[str, Section] | None:
-    """The words and the figures of the first rank that ran out; None where none did."""
+    """Return the words and the figures of the first rank that ran out; None if none did."""
     found = ran_out(run, ranks)
     if not found:
         return None
@@ -148,7 +150,7 @@ def _there(one: RanOut) -> Iterator[str]:
 
 
 def _most(one: RanOut, owner: str) -> str:
-    """What most of the tensors without an owner are."""
+    """Say what most of the tensors without an owner are."""
     if owner != "others" or not one.shapes:
         return ""
     first = one.shapes[0]

@@ -15,18 +15,19 @@ import numpy as np
 from lostflops.account.memory.blocks import BEFORE, Codes, Flags
 
 _MOST_JUMPS: Final = 1_000
-"""More of them are not explained one by one: then totals and events have little to do with each other."""
+"""If there are more, they are not explained one by one: then totals and events have little to do with each other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockPairs:
-    """Blocks in order of birth, those from before first; `freed` where the free itself was recorded."""
+    """Blocks in order of birth, those from before the window first."""
 
     born: Codes
     died: Codes
     bytes: Codes
     address: Codes
     freed: Flags
+    """Whether the free itself was recorded."""
     lost_frees: int = 0
     lost_allocations: int = 0
 
@@ -46,7 +47,7 @@ class BlockPairs:
         )
 
     def sum_held_bytes(self, events: int) -> Codes:
-        """Bytes of all blocks when the window opened and after each event."""
+        """Return the bytes of all blocks when the window opened and after each event."""
         found = np.zeros(events + 2, np.int64)
         np.add.at(found, self.born + 1, self.bytes)
         np.subtract.at(found, self.died + 1, self.bytes)
@@ -54,7 +55,7 @@ class BlockPairs:
 
 
 def pair(key: Codes, change: Codes) -> BlockPairs:
-    """Blocks of events whose addresses, or what stands for them, are `key`.
+    """Return the blocks of events; `key` are their addresses, or keys in place of addresses.
 
     >>> found = pair(np.array([1, 2, 1, 3, 2]), np.array([40, 20, -40, -8, 24]))
     >>> list(zip(found.born.tolist(), found.died.tolist(), found.bytes.tolist()))
@@ -87,7 +88,7 @@ def pair(key: Codes, change: Codes) -> BlockPairs:
 
 
 def sizes_as_keys(change: Codes) -> Codes:
-    """Stands for addresses where none are recorded: of blocks of one size, the last to come is the first to go.
+    """Return keys in place of unrecorded addresses: of blocks of one size, the last to come is the first to go.
 
     >>> sizes_as_keys(np.array([8, 8, -8, 4, -8])).tolist()
     [2, 3, 3, 0, 2]
@@ -108,7 +109,7 @@ def sizes_as_keys(change: Codes) -> Codes:
 
 
 def summing_to(size: Codes, wanted: int) -> list[int]:
-    """One or two of these that sum to what is wanted, the last that do; none where there are no such.
+    """Return the places of one or two sizes that sum to `wanted`, the last that do; empty if there are none.
 
     >>> summing_to(np.array([4, 8, 4]), 4), summing_to(np.array([4, 8, 2]), 12), summing_to(np.array([4]), 8)
     ([2], [1, 0], [])
@@ -124,8 +125,11 @@ def summing_to(size: Codes, wanted: int) -> list[int]:
 
 
 def repair_pairs(found: BlockPairs, jump: Codes) -> BlockPairs:
-    """Ends that were lost are put where the total fell by the block's size, and what was there before only by its free
-    is left out where the total had risen by its size: it came while the window was open."""
+    """Move ends that were lost to where the total fell by the block's size.
+
+    A block from before that is only known by its free is left out if the total had risen by its size: it was allocated
+    while the window was open.
+    """
     rises, falls = np.flatnonzero(jump > 0), np.flatnonzero(jump < 0)
     if not 0 < rises.size + falls.size <= _MOST_JUMPS:
         return found

@@ -16,7 +16,7 @@ from lostflops.account.memory.blocks import BEFORE, Codes, RankMemory
 from lostflops.account.memory.owners import CODE, OWNERS, Owner
 
 WAYS: Final = ("layer", "module", "op", "line")
-"""What an owner's bytes can be parted by."""
+"""Ways to divide an owner's bytes."""
 EARLIER: Final = "(from before the window)"
 NOTHING: Final = "(unknown place)"
 LOST: Final = "(events were lost)"
@@ -25,8 +25,11 @@ LOST: Final = "(events were lost)"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peak:
-    """The moment of the most bytes. What was done then is that of the allocation that made it, None where the window
-    opened with the peak or nothing was recorded about it."""
+    """The moment of the most bytes.
+
+    Phase, step, module, op and line are those of the allocation that made it; None if the window opened with the peak
+    or they were not recorded.
+    """
 
     rank: int
     device: str
@@ -35,7 +38,7 @@ class Peak:
     at: int
     into_window: int
     is_of_window: bool
-    """What was there before the window is not known, and not part of it."""
+    """Whether memory from before the window is unknown, and not part of it."""
     phase: str | None
     step: int | None
     module: str | None
@@ -82,7 +85,7 @@ def peak_of(memory: RankMemory) -> Peak:
 
 
 def owners_after(memory: RankMemory, event: int) -> dict[Owner, int]:
-    """A row of `by_owner`, without those of all other events."""
+    """Return a row of `by_owner`, without computing all other rows."""
     rows, sums = memory.alive(event), np.zeros(len(OWNERS), np.int64)
     np.add.at(sums, memory.blocks.owner[rows], memory.blocks.bytes[rows])
     sums[CODE[Owner.UNATTRIBUTED]] += _total(memory, event) - sums.sum()
@@ -98,7 +101,7 @@ class PeakPart:
 
 
 def parts_of(memory: RankMemory, event: int, by: str) -> list[PeakPart]:
-    """What was alive after this event by owner and by one of `WAYS`, the largest of each owner first."""
+    """Return what was alive after this event by owner and one of `WAYS`, the largest of each owner first."""
     rows = memory.alive(event)
     held: Counter[tuple[int, str]] = Counter()
     count: Counter[tuple[int, str]] = Counter()
@@ -117,7 +120,7 @@ def _total(memory: RankMemory, event: int) -> int:
 
 
 def _sum_by_name(memory: RankMemory, rows: Codes, by: str) -> Iterator[tuple[int, str, int, int]]:
-    """Owner, name, bytes and number of blocks that are alike; where the way tells nothing, the next that does."""
+    """Yield owner, name, bytes and number of blocks that are alike; if `by` gives no name, the next way that does."""
     blocks = memory.blocks
     columns = {"module": blocks.module[rows], "op": blocks.op[rows], "line": blocks.line[rows]}
     first = "module" if by == "layer" else by
@@ -137,7 +140,7 @@ def _sum_by_name(memory: RankMemory, rows: Codes, by: str) -> Iterator[tuple[int
 
 
 def by_place(memory: RankMemory, event: int, *, whole_layers: bool) -> dict[str, dict[Owner, int]]:
-    """Bytes of each owner by module or by layer, the fullest first; what has none is `NO_MODULE`."""
+    """Return bytes of each owner by module or layer, the fullest first; bytes without one are in `NO_MODULE`."""
     rows, blocks = memory.alive(event), memory.blocks
     sums = np.zeros((len(memory.texts), len(OWNERS)), np.int64)
     np.add.at(sums, (blocks.module[rows], blocks.owner[rows]), blocks.bytes[rows])

@@ -12,12 +12,12 @@ from lostflops.core.results import Field, Pair, Pairs, Table, Value
 from lostflops.core.units import format_bytes
 
 UNEVEN: Final = 0.01
-"""Part of the highest peak by which ranks must differ to be told apart in words."""
+"""Part of the highest peak by which ranks must differ to be mentioned."""
 _MOST_SHOWN: Final = 8
 
 
 def ranks(peaks: Sequence[Peak]) -> Table:
-    """Each rank and device at its own peak, the fullest first."""
+    """Return each rank and device at its own peak, the fullest first."""
     fields = (
         Field("rank"),
         Field("device"),
@@ -43,7 +43,7 @@ def _row(one: Peak) -> tuple[Value, ...]:
 
 @dataclass(frozen=True, slots=True)
 class PeakSpread:
-    """The highest peak and the lowest. Differences of owners, each at the peak of its rank, sum to that of peaks."""
+    """The highest and the lowest peak; differences of owners, each at the peak of its rank, sum to that of peaks."""
 
     highest: Peak
     lowest: Peak
@@ -61,7 +61,7 @@ class PeakSpread:
 
     @property
     def owner(self) -> tuple[Owner, int] | None:
-        """Who makes most of the difference; None where there is none."""
+        """Owner of most of the difference, and how much; None if there is no difference."""
         gaps = {owner: self.highest.owners[owner] - self.lowest.owners[owner] for owner in OWNERS}
         return max(gaps.items(), key=lambda item: item[1]) if self.bytes else None
 
@@ -79,7 +79,7 @@ class PeakSpread:
         return Pairs("spread", "Highest and lowest", items)
 
     def in_words(self) -> str:
-        """Nothing where ranks are alike."""
+        """Describe the difference; empty if ranks are alike."""
         if self.owner is None or self.bytes <= UNEVEN * self.highest.bytes:
             return ""
         owner, by = self.owner

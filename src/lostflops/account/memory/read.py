@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def memories(run: Run, ranks: Sequence[int] = ()) -> Iterator[RankMemory]:
-    """One for each rank and device that recorded memory, in order; of all ranks unless some are named."""
+    """Yield the memory of each rank and device that recorded any, in order; of all ranks unless some are named."""
     recorded = [rank for (rank,) in run.rows("select distinct rank from memory order by rank")]
     chosen = [rank for rank in recorded if not ranks or rank in ranks]
     timed = records(run, chosen)
@@ -56,7 +56,7 @@ def _of_rank(run: Run, record: Record) -> Iterator[RankMemory]:
 
 
 def _training_device(found: Iterable[Device], held: dict[Device, RankHoldings]) -> Device:
-    """The one with most parameters, else the first that is not the CPU."""
+    """Return the device with most parameters, else the first that is not the CPU."""
 
     def parameters(device: Device) -> int:
         own = held.get(device, none_held())

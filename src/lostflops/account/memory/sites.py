@@ -34,23 +34,26 @@ _OP, _MODULE, _NOTE = range(3)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sites:
-    """Of each instant that was asked for. `module`, `op` and `line` are places in the texts of the spans; `again` where
-    it is a forward op inside a backward pass, as activation checkpointing makes it; `top` is the span of the op, the
-    number of spans where nothing is around."""
+    """Places in the program at the instants that were asked for."""
 
     module: Codes
+    """Place in the texts of the spans."""
     op: Codes
+    """Place in the texts of the spans."""
     line: Codes
+    """Place in the texts of the spans."""
     communicates: Flags
     again: Flags
+    """Whether it is a forward op inside a backward pass, as with activation checkpointing."""
     top: Codes
+    """Span of the op; the number of spans if nothing is around."""
 
 
 class SiteSpans:
-    """Ops, modules, annotations and collectives of a rank's threads. `texts` are what codes stand for, `""` first."""
+    """Ops, modules, annotations and collectives of a rank's threads."""
 
     def __init__(self, run: Run, rank: int, more: tuple[str, ...] = ()) -> None:
-        """`more` are texts to have beside those of spans."""
+        """Read the spans of a rank; `more` are texts to include besides those of spans."""
         rows = f"events where rank = {rank} and kind in ('op', 'module', 'annotation', 'host_comm') and dur > 0"
         rows += " and not starts_with(name, 'ProfilerStep#')"
         names, modules, sources = (_Texts(run, column, rows) for column in ("name", "module", "source"))
@@ -63,11 +66,12 @@ class SiteSpans:
         whole = {name: np.asarray(columns[name]).astype(np.int64) for name in ("lane", "start", "stop", "kind")}
         self.lane, self.start, self.stop, self._kind = whole.values()
         self._around = np.full(self.lane.size + 1, self.lane.size, np.int64)
-        """The span around each, their number where there is none."""
+        """Span around each span; the number of spans if there is none."""
         self._nests: dict[int, tuple[Codes, Nest]] = {}
         self._nest()
         self._inside = self._around[:-1]
         self.texts = tuple(sorted({"", *names.values, *modules.values, *sources.values, *more}))
+        """Texts of the codes, `""` first."""
         place = {text: code for code, text in enumerate(self.texts)}
         name, module, source = (
             np.append(texts.places(columns[column], place), 0)
@@ -115,7 +119,7 @@ class SiteSpans:
             self._nests[lane] = rows, nest
 
     def _nearest(self, wanted: Flags) -> Codes:
-        """The innermost that is wanted of each and what is around it; each round doubles the distance covered."""
+        """Return the innermost wanted one of each span and those around it; each round doubles the distance."""
         found = np.where(np.append(wanted, True), np.arange(self._around.size), self._around)
         while True:
             farther = found[found]
@@ -124,12 +128,12 @@ class SiteSpans:
             found = farther
 
     def _outermost(self, begins: Flags) -> Codes:
-        """The op to name of each: one that begins anew, or that lies in a module or an annotation, or in nothing."""
+        """Return the op to name for each span: one of `begins`, or one in a module, an annotation or nothing."""
         wraps = np.append(self._kind != _OP, True)
         return self._nearest(begins | wraps[:-1] | wraps[self._inside])
 
     def _flag_recomputed_ops(self, numbered: Flags, node: Flags) -> Flags:
-        """As in ledger.recompute: the nearest numbered op is a forward op, and a backward node is around it."""
+        """Flag ops as `ledger.recompute` does: the nearest numbered op is forward, inside a backward node."""
         none = self.lane.size
         nearest = self._nearest(numbered)
         in_node = self._nearest(node) < none
@@ -157,7 +161,7 @@ class _Texts:
 
 
 def shorten_label(text: str) -> str:
-    """A node of the backward pass without the engine's call around it, a source line without its function.
+    """Return a backward node without the engine's call around it, a source line without its function.
 
     >>> names = ("autograd::engine::evaluate_function: MmBackward0", "aten::mm", "train.py(12): step")
     >>> tuple(map(shorten_label, names))

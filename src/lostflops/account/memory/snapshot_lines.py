@@ -20,19 +20,22 @@ _BACKWARD_CALLS: Final = ("backward", "_engine_run_backward")
 
 @dataclass(frozen=True, slots=True)
 class LineHolding:
-    """`phase` is one of `ledger.phases.PHASES`, None where no stack was recorded; `requested` is None where the
-    snapshot does not tell."""
+    """Memory that one source line allocated in one phase."""
 
     line: str
     phase: str | None
+    """One of `ledger.phases.PHASES`; None if no stack was recorded."""
     bytes: int
     requested: int | None
+    """Bytes that were asked for; None if the snapshot does not record them."""
     count: int
 
 
 def line_holdings(run: Run, rank: int, device: str) -> tuple[LineHolding, ...]:
-    """Allocated bytes of a device such as `cuda:0` by line and phase, the largest first; they sum to what is
-    allocated."""
+    """Return allocated bytes of a device such as `cuda:0` by line and phase, the largest first.
+
+    They sum to what is allocated.
+    """
     rows = run.rows(
         f"""select coalesce(line, '{NO_LINE}'), stack, sum(bytes)::BIGINT, count(*),
                 case when bool_and(requested is not null) then sum(requested)::BIGINT end
@@ -54,8 +57,10 @@ def line_holdings(run: Run, rank: int, device: str) -> tuple[LineHolding, ...]:
 
 
 def phase_of(stack: str | None) -> str | None:
-    """What the innermost frame that tells says; a forward pass inside of a backward pass is recomputation, and part of
-    it. Inside of an optimizer's step it is a closure's.
+    """Return the phase by the innermost frame that shows one; None without a stack.
+
+    A forward pass inside a backward pass is recomputation, and part of the backward pass. Inside an optimizer's step it
+    is that of a closure, and stays forward.
 
     >>> phase_of("main train.py:9;backward lib/torch/_tensor.py:8;_call_impl lib/torch/nn/modules/module.py:7")
     'backward'

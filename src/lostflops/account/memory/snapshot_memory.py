@@ -26,8 +26,7 @@ _TEMPORARIES: Final = CODE[Owner.TEMPORARIES]
 
 
 def told_by_snapshot(run: Run, memory: RankMemory) -> RankMemory:
-    """The same memory with lines, and with blocks of the snapshot in the place of unknown bytes; as it is where a trace
-    told it."""
+    """Add lines and blocks of the snapshot, in place of unknown bytes; return `memory` itself if it is of a trace."""
     kind, _, index = memory.device.partition(":")
     where = f"rank = {int(memory.rank)} and device_type = 1 and device_index = {int(index or -1)}"
     if kind != "cuda" or not _is_from_snapshot(run, where):
@@ -57,7 +56,7 @@ def _is_from_snapshot(run: Run, where: str) -> bool:
 
 
 def _lines_of_events(run: Run, where: str) -> list[str]:
-    """In the order of the memory's events: by time, and as recorded where that is the same."""
+    """Read lines in the order of the memory's events: by time, and as recorded if that is the same."""
     columns = run.columns(
         f"select time, coalesce(line, '') as line from memory where {where} and bytes <> 0 and time is not null"
     )
@@ -66,7 +65,7 @@ def _lines_of_events(run: Run, where: str) -> list[str]:
 
 
 def _early(run: Run, where: str, memory: RankMemory) -> list[tuple[int, int, str]]:
-    """Address, size and line of blocks that are in the snapshot and not in the history; none where they do not fit."""
+    """Read address, size and line of blocks in the snapshot that are not in the history; empty if they do not fit."""
     rows = run.rows(
         f"select address, requested, coalesce(line, '') from allocator_blocks "
         f"where {where} and state <> 'free' and requested > 0 order by address"

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from lostflops.store.run import Run
 
 MOST_EVENTS: Final = 2_000_000
-"""Of more a report does not wait for owners."""
+"""With more events a report does not wait for owners."""
 
 
 def summary(run: Run, ranks: Sequence[int]) -> Pairs | None:
-    """The highest peak; None where no memory was recorded."""
+    """Return the highest peak; None if no memory was recorded."""
     chosen = ", ".join(map(str, ranks))
     ((recorded, events),) = run.rows(
         f"""select (select count(*) from memory where rank in ({chosen})),

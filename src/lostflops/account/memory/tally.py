@@ -43,7 +43,7 @@ class Tally:
 
 
 def tally(events: MemoryEvents, held: RankHoldings, buckets: Buckets, *, is_cpu: bool) -> Tally:
-    """`buckets` were there throughout, nobody knows where."""
+    """Sum up the events of a device; `buckets` were there throughout, at unknown addresses."""
     has_addresses = bool((events.address != NOWHERE).all())
     is_told = not is_cpu and bool((events.total != NOWHERE).all())
     early = from_before(held if has_addresses else none_held())
@@ -123,7 +123,7 @@ def _throughout(size: Codes, events: int) -> BlockPairs:
 
 
 def _concat_pairs(first: BlockPairs, second: BlockPairs) -> BlockPairs:
-    """`second` are the events' own blocks."""
+    """Join blocks; `second` are the events' own, and only they have losses."""
     found = BlockPairs(
         born=np.concatenate((first.born, second.born)),
         died=np.concatenate((first.died, second.died)),

@@ -14,12 +14,15 @@ from lostflops.account.memory.peak import owners_after
 from lostflops.core.results import Timeline
 
 COLUMNS: Final = 50
-"""What fits in 80 with names before and the largest value behind."""
+"""Columns that fit in 80 characters, with names before and the largest value after them."""
 
 
 def timeline(memory: RankMemory, steps: Sequence[tuple[int, int, int]] = (), columns: int = COLUMNS) -> Timeline:
-    """`steps` are numbers, when each begins and ends; those outside of the window are left out. What is before and
-    after all steps and events, in which nothing changes, is too."""
+    """Return bytes by owner over time; `steps` are the number, start and stop of each step.
+
+    Steps outside the window are left out, and so is the time before and after all steps and events, in which nothing
+    changes.
+    """
     inside = [one for one in steps if memory.opened <= one[1] and one[2] <= memory.closed]
     opened = min((*memory.time[:1].tolist(), *(start for _, start, _ in inside)), default=memory.opened)
     closed = max((*(memory.time[-1:] + 1).tolist(), *(stop for _, _, stop in inside)), default=memory.closed)

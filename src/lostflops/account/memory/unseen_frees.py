@@ -41,7 +41,7 @@ def with_unseen_frees(memory: RankMemory) -> RankMemory:
 
 
 def _ends(blocks: Blocks, communicates: Flags, left: Codes, events: int) -> Iterator[int]:
-    """The event at which each of these is taken to be freed; the number of events where it stays."""
+    """Yield the event at which each of these is taken to be freed; the number of events if it stays."""
     freed = np.flatnonzero(communicates & (blocks.died < events))
     steps = blocks.step[communicates]
     for row in left.tolist():

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from lostflops.store.run import Run
 
 MOST_STEPS: Final = 20
-"""Steps that are listed of the newest, and as many of the slowest."""
+"""Number of newest steps that are listed, and of slowest steps."""
 _MOST_RANKS: Final = 12
 _SHORT: Final = {"forward": "fwd", "backward": "bwd", "optimizer": "optim", "outside": "rest"}
 _MARKS: Final = ("first", "compiled", "profiled", "skipped")
@@ -39,7 +39,7 @@ _ATTEMPTS: Final = """
 
 
 def report_recording(run: Run, paces: Sequence[JobPace], pace: JobPace) -> Pairs:
-    """What the collector recorded, how fast the job went, and what recording cost."""
+    """Report what the collector recorded, how fast the job went, and what recording cost."""
     attempts, dropped, lost = run.rows(
         """select count(distinct attempt), coalesce(sum(dropped), 0)::bigint,
                   (select coalesce(sum(count), 0)::bigint from stats where what = 'ring_entries_lost')
@@ -70,7 +70,7 @@ def report_recording(run: Run, paces: Sequence[JobPace], pace: JobPace) -> Pairs
 
 
 def list_steps(run: Run, pace: JobPace, ranks: Sequence[int] = (), steps: Sequence[int] = ()) -> Table:
-    """Steps of the attempt: those asked for, else the newest and the slowest."""
+    """List steps of the attempt: those asked for, else the newest and the slowest."""
     chosen = f"step in ({', '.join(map(str, steps))})" if steps else f"least(age, place) <= {MOST_STEPS}"
     rows = run.rows(_LISTED.format(within=within(ranks, pace.attempt), chosen=chosen))
     fields = (
@@ -91,7 +91,7 @@ def list_steps(run: Run, pace: JobPace, ranks: Sequence[int] = (), steps: Sequen
 
 
 def phases(pace: JobPace) -> Table:
-    """Where the training thread was: the mean of settled steps and ranks."""
+    """Return where the training thread was: the mean of settled steps and ranks."""
     rows = tuple(
         (name, None if ns is None else round(ns / (pace.timed or 1)), pace.share(name))
         for name, ns in zip(PHASES, pace.phases, strict=True)
@@ -142,7 +142,7 @@ def enqueues(found: JobLateness, limit: int = _MOST_RANKS) -> Table:
 
 
 def went(pace: JobPace) -> str:
-    """How fast, and where the time of a step is."""
+    """Say how fast the job went, and where the time of a step is."""
     if pace.p50 is None or pace.p95 is None:
         return f"{pluralise(pace.steps, 'step')} recorded, but no normal one: each is the first, compiled or profiled."
     known = {phase: share for phase in PHASES if (share := pace.share(phase))}
@@ -155,7 +155,7 @@ def went(pace: JobPace) -> str:
 
 
 def slowest(found: JobLateness, pace: JobPace) -> str:
-    """Who comes last, or why that cannot be told."""
+    """Say which rank comes last, or why that is unknown."""
     if found.why_not:
         return f"The slowest rank is unknown: {found.why_not}."
     one = found.slowest
@@ -199,7 +199,8 @@ def _mark(row: Sequence[Any], pace: JobPace) -> str:
 
 
 def _stretch(steps: Sequence[int]) -> str | None:
-    """
+    """Return the first and last step as text; None without steps.
+
     >>> _stretch([5, 6, 7]), _stretch([5]), _stretch([5, 7]), _stretch([])
     ('5 to 7', '5', '5 to 7 (2 of them)', None)
     """

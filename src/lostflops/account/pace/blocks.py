@@ -25,9 +25,9 @@ TRIMMED: Final = 0.2
 """Share of the steps that is left out at either end."""
 _DRAWS: Final = 400
 _MOST_DRAWN: Final = 4_000_000
-"""Values that are drawn at once."""
+"""Most values that are drawn at once."""
 _FEWEST: Final = 8
-"""Steps below which no autocorrelation can be seen."""
+"""Fewest steps in which autocorrelation can be seen."""
 PARTS: Final = 8
 """Parts of a run that are compared with each other, of at least two steps each."""
 _USUAL_SPREAD: Final = 0.1
@@ -38,7 +38,7 @@ two steps would leave an interval of a factor of ten."""
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """Where the steps of one run are, and how uncertain that is."""
+    """Location of the steps of one run, and how uncertain it is."""
 
     value: float
     error: float
@@ -51,7 +51,7 @@ class Location:
 
 
 def typical(times: Times) -> Location:
-    """Of the middle steps."""
+    """Return the location of the middle steps."""
     return _estimate_location(times, TRIMMED)
 
 
@@ -93,7 +93,7 @@ def _drift(times: Times, trimmed: float) -> tuple[float, float]:
 
 
 def _middle(times: Times, trimmed: float) -> Times:
-    """The trimmed mean of each row."""
+    """Return the trimmed mean of each row."""
     count = times.shape[1]
     cut = int(trimmed * count)
     if cut:
@@ -103,7 +103,7 @@ def _middle(times: Times, trimmed: float) -> Times:
 
 
 def _redrawn(times: Times, length: int, trimmed: float) -> Times:
-    """The location of series that are put together from circular blocks of this one; the same each time."""
+    """Return the locations of series that are put together from circular blocks of this one; the same each time."""
     count = times.size
     chance = np.random.default_rng(count)
     blocks, found = ceil(count / length), []
@@ -116,7 +116,7 @@ def _redrawn(times: Times, length: int, trimmed: float) -> Times:
 
 
 def block_length(times: Times) -> int:
-    """In steps; 1 where they are independent, and never more than a third of them.
+    """Return the length of a block in steps; 1 if steps are independent, and never more than a third of them.
 
     >>> chance = np.random.default_rng(0)
     >>> block_length(chance.normal(size=1000)), block_length(np.repeat(chance.normal(size=100), 10))
@@ -144,7 +144,7 @@ def block_length(times: Times) -> int:
 
 
 def _covariances(off: Times, most: int) -> Times:
-    """At lags from 0 to `most`."""
+    """Return the covariances at lags from 0 to `most`."""
     size = 1 << (2 * off.size - 1).bit_length()
     power = np.abs(np.fft.rfft(off, size)) ** 2
     found: Times = np.fft.irfft(power, size)[: most + 1] / off.size
@@ -152,7 +152,7 @@ def _covariances(off: Times, most: int) -> Times:
 
 
 def _lasting(is_seen: npt.NDArray[np.bool_], silent: int) -> int:
-    """The last lag before `silent` ones in a row at which nothing is seen; else the last at which something is."""
+    """Return the last lag before `silent` ones in a row with nothing seen; else the last at which something is seen."""
     quiet = 0
     for lag, seen in enumerate(is_seen.tolist(), 1):
         quiet = 0 if seen else quiet + 1

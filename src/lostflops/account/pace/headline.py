@@ -37,7 +37,7 @@ def describe_job(run: Run, total: RunLedger) -> str:
 
 
 def _step_time(run: Run, total: RunLedger) -> int | None:
-    """In ns; None without steps."""
+    """Return the time of a step in ns; None without steps."""
     normal = normal_steps(run)
     if normal is not None:
         return round(normal.location.value)

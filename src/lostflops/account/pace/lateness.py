@@ -29,16 +29,16 @@ if TYPE_CHECKING:
 
 SIGNIFICANT: Final = 0.01
 OFTEN: Final = 0.5
-"""Share of its steps in which it must be the last,"""
+"""Share of its steps in which a rank must be the last."""
 ABOVE_CHANCE: Final = 1.5
-"""and how many times what would be its share if all were alike; as in `lostflops watch`."""
+"""A rank must be last this many times as often as if all were alike; as in `lostflops watch`."""
 _NEAR: Final = 60_000_000_000
 _MOST: Final = 2_000_000
-"""Of a long job the newest steps are looked at, about so many entries of rings, and at least so many steps: medians
-hold what they are of in memory."""
+"""Ring entries that are read of a long job, the newest, to save memory: a median holds all its values."""
 _FEWEST_STEPS: Final = 200
+"""Fewest steps that are read of a long job."""
 _MOST_DRIFT: Final = 200e-6
-"""What clocks of hosts may drift apart, in ns per ns; the common clock holds near its instant."""
+"""Largest drift between clocks of hosts, in ns per ns; the common clock holds near its instant."""
 
 _HOSTS: Final = """
     with taking as (select distinct rank from enqueues where attempt = {attempt})
@@ -117,24 +117,26 @@ class Late:
 
 @dataclass(frozen=True, slots=True)
 class JobLateness:
-    """Ranks that met others, the one that is last most often first. `why_not` says what keeps us from telling."""
+    """Lateness of the ranks of a job."""
 
     ranks: tuple[Late, ...]
+    """Ranks that met others, the one that is last most often first."""
     slowest: Late | None
     why_not: str = ""
+    """Reason why the slowest rank is unknown; empty if it could be looked for."""
     resolution: int = 0
     accelerated: bool = False
 
 
 def _first_step(run: Run, pace: JobPace) -> int:
-    """From which the steps of the attempt are looked at."""
+    """Return the first step of the attempt that is looked at."""
     ((entries,),) = run.rows(f"select count(*) from enqueues where attempt = {pace.attempt}")
     steps = max(_FEWEST_STEPS, pace.steps * _MOST // max(int(entries), 1))
     return max(pace.first_step, pace.last_step + 1 - steps)
 
 
 def lateness(run: Run, pace: JobPace) -> JobLateness:
-    """Who is last, in the attempt of the pace."""
+    """Return which rank is last, in the attempt of `pace`."""
     ranks, hosts, unnamed, tied, uncertainty, devices = run.rows(_HOSTS.format(attempt=pace.attempt))[0]
     if ranks < 2:
         return JobLateness((), None, "fewer than two ranks recorded when they enqueued collectives")
@@ -171,7 +173,7 @@ def lateness(run: Run, pace: JobPace) -> JobLateness:
 
 
 def _terms(run: Run, pace: JobPace, *, is_one_host: bool) -> dict[str, object]:
-    """Return what the queries of an attempt are made of."""
+    """Return the terms that the queries of an attempt are formatted with."""
     return {
         "within": within((), pace.attempt),
         "attempt": pace.attempt,
@@ -182,8 +184,10 @@ def _terms(run: Run, pace: JobPace, *, is_one_host: bool) -> dict[str, object]:
 
 
 def leads(run: Run, late: Collection[int]) -> Times:
-    """Return how much later than the last of the other ranks these came to a collective, in ns: of each normal step the
-    largest. Steps would be shorter by as much if they came with the others. Empty where ranks are on several hosts."""
+    """Return for each normal step by how much these ranks came to a collective after all others, at most, in ns.
+
+    Steps would be shorter by as much if they came with the others. Empty if ranks are on several hosts.
+    """
     pace = _traced_pace(run)
     if pace is None or run.rows("select count(distinct host) from attempts")[0][0] != 1:
         return np.empty(0)
@@ -199,8 +203,11 @@ def _traced_pace(run: Run) -> JobPace | None:
 
 
 def find_habits(run: Run) -> dict[int, Habit]:
-    """Return how each rank does in the timed steps of the attempt that the deep window is of; empty where these do not
-    show it, as on accelerators, whose hosts run ahead. `blame.judgement.judged` decides with it who is late."""
+    """Return the habit of each rank in the timed steps of the attempt that the deep window is of.
+
+    Empty if these do not show it, as on accelerators, whose hosts run ahead. `blame.judgement.judge` uses habits to
+    decide which rank is late.
+    """
     pace = _traced_pace(run)
     if pace is None or not pace.p50:
         return {}
@@ -211,6 +218,6 @@ def find_habits(run: Run) -> dict[int, Habit]:
 
 
 def _habit(one: Late, found: JobLateness, step: float) -> Habit:
-    """Lateness below what the clocks resolve is not lateness."""
+    """Return the habit of a rank; lateness below the resolution is not lateness."""
     late = one.lateness / step if one.lateness >= found.resolution else 0.0
     return Habit(one.steps, one.steps_last, one.halves, late, one.p_value)

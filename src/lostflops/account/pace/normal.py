@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lostflops.store.run import Run
 
 FEWEST: Final = 8
-"""Normal steps from which on they describe the job better than the profiled ones."""
+"""Fewest normal steps that describe the job better than the profiled ones."""
 UNLIKE: Final = 1.1
 """Ratio of profiled to normal step time, or its inverse, from which answers mention the difference."""
 _PARTS: Final = 4
@@ -35,23 +35,26 @@ _NORMAL: Final = f"""
 
 @dataclass(frozen=True, slots=True)
 class NormalSteps:
-    """Times in ns, in the order of the steps; the time of a step is the median of its ranks."""
+    """Normal steps of one attempt."""
 
     attempt: int
     times: Times
+    """In ns, in the order of the steps; the time of a step is the median of its ranks."""
     location: Location
 
     @property
     def drift(self) -> float:
-        """Standard deviation of the level from one quarter of the steps to the next, as a part of it, less what single
-        steps explain. It shows what lasts for many steps, such as other jobs on the machine."""
+        """Standard deviation of the level between quarters of the steps, as a part of it, without that of single steps.
+
+        It shows what lasts for many steps, such as other jobs on the machine.
+        """
         levels = [float(np.median(part)) for part in np.array_split(self.times, _PARTS)]
         by_level = (float(np.std(levels, ddof=1)) / self.location.value) ** 2
         return sqrt(max(by_level - _PARTS * self.location.error**2, 0.0))
 
 
 def normal_steps(run: Run) -> NormalSteps | None:
-    """Return the normal steps of the attempt that the deep window is of; None where fewer than `FEWEST` were timed."""
+    """Return the normal steps of the attempt that the deep window is of; None if fewer than `FEWEST` were timed."""
     attempt = traced_attempt(run)
     if attempt is None:
         pace = choose_pace(paces(run))
@@ -66,6 +69,6 @@ def normal_steps(run: Run) -> NormalSteps | None:
 
 
 def traced_attempt(run: Run) -> int | None:
-    """Return the attempt that the deep window was recorded in; None where no attempt is known."""
+    """Return the attempt that the deep window was recorded in; None if no attempt is known."""
     ((attempt,),) = run.rows(_TRACED)
     return None if attempt is None else int(attempt)

@@ -21,24 +21,24 @@ Steps = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 MOST_STEPS: Final = 1000
-"""Steps that are searched at most."""
+"""Most steps that are searched."""
 LONGEST: Final = 100
 """Longest period that is tried, in steps."""
 _FEWEST: Final = 3
-"""Slow steps that make a period."""
+"""Fewest slow steps that make a period."""
 _PROVEN: Final = 0.005
-"""Chance below which a period is none, after the number of those tried,"""
+"""A period counts if its p-value, corrected for the number of periods tried, is at most this."""
 _PROVEN_IF_LARGE: Final = 0.02
-"""and where each slow step is slower than all others, and far slower:"""
+"""The same if each slow step is slower than all others, and far slower."""
 _LARGE: Final = 0.5
-"""Part of a usual step that it takes more."""
+"""Part of a usual step by which a slow step must exceed it to be far slower."""
 _SEEN: Final = 0.8
-"""Part of the steps of the phase that must be slower than usual: half of the excess at least."""
+"""Part of the steps of the phase that must be slower than usual, by at least half of the excess."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rhythm:
-    """Times are ns."""
+    """A period at which slow steps come back; times are in ns."""
 
     period: int
     phase: int
@@ -50,17 +50,17 @@ class Rhythm:
     usual: float
     """Location of the other steps."""
     p_value: float
-    """Chance of such a period in steps without one, after the number of periods tried."""
+    """Probability of such a period in steps without one, corrected for the number of periods tried."""
 
     @property
     def share(self) -> float:
-        """Part of all time that slow steps take more; single stalls do not count as time."""
+        """Part of all time that slow steps take in excess; single stalls do not count as time."""
         lost = self.excess * float(self.is_slow.sum())
         return lost / (lost + self.usual * self.is_slow.size)
 
 
 def find_rhythm(step: Steps, times: Times) -> Rhythm | None:
-    """Return the clearest period of the steps; None where there is none.
+    """Return the clearest period of the steps; None if there is none.
 
     >>> step = np.arange(40)
     >>> noisy = 10.0 + np.random.default_rng(0).random(40) * 0.06
@@ -94,7 +94,7 @@ def rank_of(times: Times) -> Times:
 
 
 def _test_rhythm(times: Times, is_slow: Flags, beat: tuple[int, int], above: float, tried: int) -> Rhythm | None:
-    """`beat` is the period and the phase, `above` the Mann-Whitney U of the slow steps."""
+    """Return the rhythm if it is proven; `beat` is period and phase, `above` the Mann-Whitney U of the slow steps."""
     slow, others = times[is_slow], times[~is_slow]
     if min(slow.size, others.size) < _FEWEST:
         return None
@@ -111,7 +111,7 @@ def _test_rhythm(times: Times, is_slow: Flags, beat: tuple[int, int], above: flo
 
 
 def _by_order(slow: int, others: int, above: float) -> float:
-    """Return the chance of so large a Mann-Whitney U; exact where each slow step is slower than all others."""
+    """Return the probability of a U this large (Mann-Whitney); exact if each slow step is slower than all others."""
     if above == slow * others:
         return 1 / comb(slow + others, slow)
     deviation = sqrt(slow * others * (slow + others + 1) / 12)
@@ -119,7 +119,7 @@ def _by_order(slow: int, others: int, above: float) -> float:
 
 
 def _by_count(slow: Flags, others: Flags) -> float:
-    """Return the chance that as many of the slow phase are among all slow steps (Fisher's exact test, one-sided).
+    """Return the probability of at least as many slow steps in the phase (Fisher's exact test, one-sided).
 
     >>> _by_count(np.array([True, True]), np.array([False, False]))
     0.16666666666666666

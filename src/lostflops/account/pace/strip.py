@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from lostflops.store.run import Run
 
 SLOW: Final = 1.2
-"""Times the median above which a step is called slow."""
+"""A step is slow if it takes more than this many times the median."""
 MOST_STEPS: Final = 4000
-"""Of more, every second, third and so on."""
+"""Most steps that are drawn; of more, every second, third and so on."""
 MOST_OUTLIERS: Final = 1000
-"""The longest."""
+"""Most outliers that are drawn: the longest."""
 _MARKS: Final = {
     "is_first": "first of the attempt",
     "compiled": "compiled",
@@ -35,15 +35,16 @@ _TIMED: Final = f"""
 
 
 class Timed(NamedTuple):
-    """`reason` is why it is an outlier; empty where it is none."""
+    """Time of one step."""
 
     step: int
     ns: float
     reason: str = ""
+    """Why it is an outlier; empty if it is not."""
 
 
 def strip(steps: Sequence[Timed], middle: float | None, of: str = "step, mean of ranks") -> Plot:
-    """`middle` is the step that others are compared with, and `of` says what a time is."""
+    """Plot the time of each step; `middle` is the time that others are compared with, and `of` says what a time is."""
     usual = [one for one in steps if not one.reason]
     apart = sorted((one for one in steps if one.reason), key=lambda one: -one.ns)[:MOST_OUTLIERS]
     every = max(-(-len(usual) // MOST_STEPS), 1)
@@ -64,7 +65,7 @@ def _points(steps: Sequence[Timed]) -> tuple[tuple[float, float], ...]:
 
 
 def timed_strip(run: Run, pace: JobPace, ranks: Sequence[int] = (), steps: Sequence[int] = ()) -> Plot:
-    """Of all steps that were timed in the attempt, or of those asked for."""
+    """Plot all steps that were timed in the attempt, or those asked for."""
     chosen = f"step in ({', '.join(map(str, steps))})" if steps else "true"
     rows = run.rows(_TIMED.format(within=within(ranks, pace.attempt), chosen=chosen))
     found = [Timed(row[0], row[1], _reason(row[1], row[2:7], row[7:], pace.p50)) for row in rows]
@@ -80,7 +81,7 @@ def _reason(ns: float, marks: Sequence[bool], beyond: Sequence[float | None], mi
 
 
 def largest(beyond: Mapping[str, float]) -> str:
-    """What exceeds its usual time by more than all else together, in words; nothing where nothing does.
+    """Return what exceeds its usual time by more than all else together, in words; empty if nothing does.
 
     >>> largest({"data": 5.0, "forward": -1.0}), largest({"data": -1.0}), largest({"data": 2.0, "forward": 2.0})
     (', most of it data', '', '')

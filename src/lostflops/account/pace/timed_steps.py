@@ -23,7 +23,7 @@ NO_LEDGER: Final = (
 
 @dataclass(frozen=True, slots=True)
 class TimedSteps:
-    """What timings tell about some ranks of a run."""
+    """Timings of some ranks of a run."""
 
     run: Run
     ranks: tuple[int, ...]
@@ -32,13 +32,13 @@ class TimedSteps:
 
     @classmethod
     def of(cls, run: Run, ranks: Sequence[int] = ()) -> TimedSteps | None:
-        """None where no step was timed."""
+        """Return the timings; None if no step was timed."""
         found = paces(run, ranks)
         pace = choose_pace(found)
         return None if pace is None else cls(run, tuple(ranks), tuple(found), pace)
 
     def refuse_untimed(self, steps: set[int]) -> None:
-        """Raise where one of these steps was not timed, in the attempt that is shown."""
+        """Raise `UsageError` if one of these steps was not timed, in the attempt that is shown."""
         listed = ", ".join(map(str, sorted(steps))) or "null"
         of = f"{within(self.ranks, self.pace.attempt)} and step in ({listed})"
         timed = {step for (step,) in self.run.rows(f"select distinct step from timings where {of}")}
@@ -47,7 +47,7 @@ class TimedSteps:
             raise UsageError(f"no step {named} was recorded; attempt {self.pace.attempt} has steps {first} to {last}")
 
     def report(self, result: Result, is_empty: bool) -> Result:
-        """The report with what was recorded all along; all that there is where it `is_empty`."""
+        """Add what was recorded in all steps to the report; if the report `is_empty`, show that alone."""
         recorded = answers.report_recording(self.run, self.paces, self.pace)
         phases = answers.phases(self.pace)
         attempts = answers.attempts(self.run, self.paces)
@@ -69,7 +69,7 @@ class TimedSteps:
         )
 
     def steps(self, result: Result, steps: Sequence[int]) -> Result:
-        """The answer about steps, with all that were timed."""
+        """Add the timed steps to the answer about steps."""
         recorded = answers.report_recording(self.run, self.paces, self.pace)
         listed = answers.list_steps(self.run, self.pace, self.ranks, steps)
         attempts = answers.attempts(self.run, self.paces)
@@ -82,7 +82,7 @@ class TimedSteps:
         )
 
     def late_ranks(self, result: Result, is_empty: bool, limit: int) -> Result:
-        """The answer about ranks, with who comes last to collectives; all that there is where it `is_empty`."""
+        """Add which rank comes last to collectives to the answer about ranks; if it `is_empty`, show that alone."""
         late = lateness(self.run, self.pace)
         table = answers.enqueues(late, limit)
         if not is_empty:

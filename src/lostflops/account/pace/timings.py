@@ -22,7 +22,7 @@ _SETTLED: Final = "not (is_first or compiled or profiled or is_early)"
 
 
 def _aggregate_phase(how: str, phase: str) -> str:
-    """Over the ranks; null where one of them does not tell."""
+    """Return SQL for a phase over the ranks; null if one of them did not record it."""
     return f"if(count({phase}) = count(*), {how}({phase}), null)"
 
 
@@ -73,7 +73,7 @@ _SUMMARY: Final = f"""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobPace:
-    """One attempt. Times are ns, rates of all its ranks together; None where nothing tells."""
+    """Pace of one attempt; times are in ns, rates are of all its ranks together, and None is unknown."""
 
     attempt: int
     steps: int
@@ -89,12 +89,11 @@ class JobPace:
     profiled_ns: float | None
     profiled_steps: int
     timed: int
-    """Steps of all ranks that `phases` are the sum of."""
+    """Number of steps, over all ranks, that `phases` sum up."""
     ns: float
-    """Their time."""
+    """Time of these steps."""
     phases: tuple[float | None, ...]
-    """Of all settled steps and ranks whose phases were timed; of all steps where there is none. None where it is not
-    known."""
+    """Sums over settled steps and ranks with timed phases, over all steps if there are none; None is unknown."""
 
     @property
     def profiled_ratio(self) -> float | None:
@@ -107,12 +106,12 @@ class JobPace:
 
 
 def paces(run: Run, ranks: Sequence[int] = ()) -> list[JobPace]:
-    """Attempts in order; none where no step was timed."""
+    """Return the pace of each attempt in order; empty if no step was timed."""
     return [_pace(row) for row in run.rows(_SUMMARY.format(within=within(ranks)))]
 
 
 def choose_pace(found: Sequence[JobPace]) -> JobPace | None:
-    """The newest attempt with a settled step, else the newest."""
+    """Return the newest attempt with a settled step, else the newest."""
     return next((pace for pace in reversed(found) if pace.settled), found[-1] if found else None)
 
 

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 EXAMPLE = "lostflops fit --steps 40 --memory 24GiB -- python train.py --batch-size 32"
 CONTEXT = {"allow_interspersed_args": False}
 _FEWEST = 20
-"""Steps that a run needs: the window comes after 8 and takes 3, and some before and after it are timed."""
+"""A run needs at least this many steps: the window comes after 8 and takes 3, and some before and after it are
+timed."""
 
 
 def fit(

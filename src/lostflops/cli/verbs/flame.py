@@ -77,7 +77,8 @@ def _write_folded(result: Result, stream: TextIO) -> None:
 
 
 def _fold_frames(frames: tuple[str, ...]) -> str:
-    """
+    """Join the frames of a stack into one line.
+
     >>> _fold_frames(("main train.py:3", "load\\tdata.py:12"))
     'main train.py:3;load data.py:12'
     """

@@ -44,7 +44,8 @@ def open(  # noqa: A001 - a verb is named as it is typed
 
 
 def default_file(run: Path) -> Path:
-    """In the run, which it then moves with; runs of others are often read-only, and some are in a store."""
+    """Return the file of the page: in the run, so that it moves with it, or in a temporary folder if the run is
+    read-only or in a store."""
     address = remote(run)
     if address is not None:
         return Path(mkdtemp(prefix="lostflops-")) / f"{address.name}.html"

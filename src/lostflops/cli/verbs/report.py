@@ -114,7 +114,7 @@ def _next(found: dict[str, Any], run: Path) -> tuple[str | Path, ...]:
 
 
 def _next_verb(found: dict[str, Any]) -> str:
-    """The verb that looks into the largest loss."""
+    """Return the verb that examines the largest loss."""
     if not found["ledger"]["total_ns"] and "recorded" in found:
         return "steps"
     largest = found["losses"][0]["line"] if found["losses"] else "compute"

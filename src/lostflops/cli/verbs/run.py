@@ -175,7 +175,7 @@ def _with_spool(wanted: "Settings", capture: Path, spool: Path | None) -> "tuple
 
 
 def _is_made(capture: Path) -> bool:
-    """Whether there is a place to record to; the command runs in any case."""
+    """Return whether there is a place to record to; the command runs in any case."""
     try:
         (capture / WINDOWS).mkdir(parents=True, exist_ok=True)
         if os.access(capture, os.W_OK | os.X_OK):
@@ -188,7 +188,7 @@ def _is_made(capture: Path) -> bool:
 
 
 def _remove_empty(folder: Path) -> None:
-    """Take away the folders that were made for nothing."""
+    """Remove the folders that stayed empty."""
     for path in (folder / FOLDER / WINDOWS, folder / FOLDER, folder):
         with suppress(OSError):
             path.rmdir()
@@ -199,7 +199,8 @@ def _options(text: str) -> frozenset[str]:
 
 
 def _share(text: str) -> float:
-    """
+    """Parse a share of the step, from percent or a number.
+
     >>> _share("1%"), _share("0.02")
     (0.01, 0.02)
     """
@@ -213,7 +214,7 @@ def _share(text: str) -> float:
 
 def _fail_open(last: Callable[[], None], later: str = "") -> None:
     """Do something after the command has ended; if it fails, say so last, with what to type `later`. The exit code
-    stays that of the command: a scheduler must not take a good training for a failed one."""
+    stays that of the command: a scheduler must not take a successful training for a failed one."""
     from lostflops.core.errors import LostflopsError
 
     try:

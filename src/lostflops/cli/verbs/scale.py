@@ -67,7 +67,8 @@ def scale(
 
 
 def numbers(text: str) -> list[int]:
-    """
+    """Parse a list of numbers.
+
     >>> numbers("8, 64,512")
     [8, 64, 512]
     """

@@ -22,10 +22,12 @@ _MOST_TRIES = 100
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """Result of a window: traces by rank, and why other ranks have no trace."""
+    """Result of a window."""
 
     traces: dict[int, Path]
+    """Traces by rank."""
     missing: dict[int, str]
+    """Why other ranks have no trace."""
 
 
 def snap(
@@ -134,7 +136,7 @@ def _answer(capture: Path, request: "WindowRequest", asked: list[int], found: di
 
 
 def _why_not(request: "WindowRequest", standing: "Standing | None") -> str:
-    """Why a trace will not come; empty as long as it may."""
+    """Say why a trace will not come; empty as long as it may come."""
     state, reason = standing.windows.get(request.window, ("", None)) if standing else ("", None)
     if state in ("skipped", "failed"):
         return reason or state

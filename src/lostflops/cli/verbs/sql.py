@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 EXAMPLE = 'lostflops sql run "select kind, sum(dur) from events group by kind"'
 TABLE_ROWS = 40
-"""Rows of a table for people when no limit is given; CSV and JSON write them all."""
+"""A table for people shows this many rows if no limit is given; CSV and JSON have all rows."""
 
 _BATCH = 10_000
 
@@ -78,7 +78,7 @@ def _answer(relation: "duckdb.DuckDBPyRelation", run: Path, query: str, chosen: 
 
 
 def _rows(relation: "duckdb.DuckDBPyRelation") -> Iterator[tuple[Any, ...]]:
-    """The rows as they come: a query can fail long after it was accepted, at a value that it cannot convert."""
+    """Yield the rows as they come: a query can fail long after it was accepted, at a value that it cannot convert."""
     import duckdb
 
     from lostflops.core.errors import QueryError

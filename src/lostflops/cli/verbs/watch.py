@@ -101,7 +101,7 @@ def watch(
 
 @dataclass(slots=True, kw_only=True)
 class _Screen:
-    """Where lines go."""
+    """The outputs that lines are written to."""
 
     utilization: "Utilization"
     as_json: bool

@@ -26,7 +26,7 @@ _DEVICE_SHARE, _DEVICE_MOST = 0.15, 20.0
 _ALL: Final = (*OPS, DEVICE)
 _LONGEST: Final = 86_400
 _SPENT: Final = 0.97
-"""Of the time; the rest is for leaving."""
+"""Share of the time that may be used; the rest is for leaving."""
 
 
 def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
@@ -111,7 +111,7 @@ def _collectives(
 
 
 def advice(error: Exception) -> str:
-    """What went wrong, and what to do."""
+    """Return what went wrong, and what to do."""
     text = str(error).strip()
     if isinstance(error, LostflopsError):
         return text

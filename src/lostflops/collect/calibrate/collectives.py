@@ -22,7 +22,7 @@ _all_gather_single = getattr(dist, "all_gather_single", None) or dist.all_gather
 _reduce_scatter_single = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
 
 Call = Callable[[int], Any]
-"""A call, given its number: all ranks count alike, and who sends goes by it."""
+"""A function that makes one call, given its number: all ranks count alike, and the number decides who sends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class GroupPlace:
 
 
 def whole_bytes(op: str, size: int, ranks: int) -> int:
-    """The size that is really measured: at least `size`, in whole numbers and equal shards.
+    """Return the size in bytes that is really measured: at least `size`, in whole numbers and equal shards.
 
     >>> whole_bytes("all_reduce", 1000, 3), whole_bytes("all_gather", 1000, 3), whole_bytes("all_gather", 1, 4)
     (1000, 1008, 16)
@@ -88,14 +88,17 @@ def _all_to_all(count: int, place: GroupPlace) -> Call:
 
 
 def _broadcast(count: int, place: GroupPlace) -> Call:
-    """A root that stays would run ahead of its receivers. The next root is the rank before: in a tree and in a ring it
-    is among the last to receive, so that a call begins when the one before has ended."""
+    """Return a broadcast whose root changes with each call: a fixed root would run ahead of its receivers.
+
+    The next root is the rank before: in a tree and in a ring it is among the last to receive, so that a call begins
+    when the call before has ended.
+    """
     whole = _zeros(count, place)
     return lambda turn: dist.broadcast(whole, src=place.members[-turn % len(place.members)], group=place.group)
 
 
 def _pair(count: int, place: GroupPlace) -> Call:
-    """There and back in turn: whoever received sends next, so that a call is one transfer, one way."""
+    """Return a transfer there and back in turn: the receiver sends next, so that a call is one transfer, one way."""
     whole = _zeros(count, place)
     other = place.members[1 - place.index]
 
@@ -109,7 +112,7 @@ def _pair(count: int, place: GroupPlace) -> Call:
 
 
 def _ring(count: int, place: GroupPlace) -> Call:
-    """Everybody sends to the next and receives from the one before."""
+    """Return a call in which every rank sends to the next rank and receives from the rank before."""
     sent, received = _zeros(count, place), _zeros(count, place)
     after = place.members[(place.index + 1) % len(place.members)]
     before = place.members[place.index - 1]

@@ -38,23 +38,27 @@ _DEVICE_SHAPES: Final = (
 _CPU_BYTES, _DEVICE_BYTES = 64 << 20, 256 << 20
 _COPIED: Final = (1 << 20, 64 << 20)
 _MOST_OVER: Final = 3
-"""Times its share that a matrix product may take before it is left out."""
+"""A matrix product is left out if it would take more than this many times its share of the time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """What is measured, as a row of a table; `work` is what its time grows with, among probes of one kind."""
+    """A measurement that becomes a row of a table."""
 
     table: str
     row: dict[str, Any]
     make: Callable[[], Action]
     kind: str = ""
     work: int = 0
+    """Number with which the time grows, among probes of one `kind`; 0 if the probe is always measured."""
 
 
 def roofline(job: CalibrationJob, seconds: float, said: Callable[[str], None]) -> Tables:
-    """The first matrix product of a dtype is small and always measured, larger ones while there is time. Every rank
-    comes to every barrier, whether it measures or not."""
+    """Measure the device; return rows by table.
+
+    The first matrix product of a dtype is small and always measured, larger ones while there is time. Every rank comes
+    to every barrier, whether it measures or not.
+    """
     until = time.monotonic() + seconds
     tables: Tables = {name: [] for name in TABLES}
     found = list(probes(job.device))

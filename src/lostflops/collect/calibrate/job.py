@@ -40,7 +40,7 @@ class CalibrationJob:
             dist.barrier(group=self.control)
 
     def gather(self, numbers: Sequence[int]) -> list[list[int]]:
-        """Everybody's numbers, by rank; all have equally many."""
+        """Return the numbers of all ranks, by rank; all ranks give equally many."""
         if self.control is None:
             return [list(numbers)]
         mine = torch.tensor(numbers, dtype=torch.int64)
@@ -49,7 +49,7 @@ class CalibrationJob:
         return [list(map(int, row.tolist())) for row in everyone]
 
     def broadcast_numbers(self, numbers: Sequence[int]) -> list[int]:
-        """What rank 0 says."""
+        """Return the numbers of rank 0, on all ranks."""
         said = torch.tensor(numbers, dtype=torch.int64)
         if self.control is not None:
             dist.broadcast(said, src=0, group=self.control)
@@ -64,7 +64,7 @@ class CalibrationJob:
 
 
 def join(environment: Mapping[str, str], kind: str | None, seconds: float) -> CalibrationJob:
-    """Take part in the job that a launcher started, or be alone."""
+    """Take part in the job that a launcher started, or run alone."""
     found = read_launcher(environment)
     world, local = int(found.get("WORLD_SIZE", "1")), int(found.get("LOCAL_RANK", "0"))
     device = _device(kind, local)
@@ -79,7 +79,7 @@ def join(environment: Mapping[str, str], kind: str | None, seconds: float) -> Ca
 
 
 def read_launcher(environment: Mapping[str, str]) -> dict[str, str]:
-    """What `torch.distributed` wants to know, from torchrun, Slurm or Open MPI; empty where nobody launched us.
+    """Return what `torch.distributed` needs to know, from torchrun, Slurm or Open MPI; empty if there is no launcher.
 
     >>> slurm = {"SLURM_PROCID": "3", "SLURM_STEP_NUM_TASKS": "8", "SLURM_LOCALID": "1", "SLURM_JOB_ID": "7"}
     >>> read_launcher(slurm | {"SLURM_STEP_NODELIST": "gpu[07-08]"})["MASTER_ADDR"]

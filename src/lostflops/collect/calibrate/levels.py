@@ -9,16 +9,17 @@ from typing import Final
 COLLECTIVES: Final = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")
 OPS: Final = (*COLLECTIVES, "send_recv")
 DEVICE: Final = "device"
-"""What is measured beside ops: the device alone."""
+"""Name of what is measured in addition to ops: the device alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """Groups of one shape that are measured at the same time; each spans so many hosts."""
+    """Groups of one shape that are measured at the same time."""
 
     name: str
     groups: tuple[tuple[int, ...], ...]
     hosts: int
+    """Number of hosts that each group spans."""
 
     @property
     def ranks(self) -> int:
@@ -33,7 +34,7 @@ class Level:
 
 
 def by_host(places: Sequence[str]) -> list[tuple[int, ...]]:
-    """Ranks of each host, hosts in the order of their first rank; `places` has each rank's host.
+    """Return the ranks of each host, hosts in the order of their first rank; `places` has each rank's host.
 
     >>> by_host(["a", "b", "a", "b"])
     [(0, 2), (1, 3)]
@@ -45,7 +46,7 @@ def by_host(places: Sequence[str]) -> list[tuple[int, ...]]:
 
 
 def levels(hosts: Sequence[tuple[int, ...]]) -> list[Level]:
-    """What can be measured on these hosts. A level that is the same as another is there once.
+    """Return the levels that can be measured on these hosts; a level that is the same as another is there once.
 
     >>> [(level.name, level.groups) for level in levels([(0, 1), (2, 3)])][:3]
     [('world', ((0, 1, 2, 3),)), ('host', ((0, 1), (2, 3))), ('across', ((0, 2), (1, 3)))]
@@ -74,7 +75,7 @@ def levels(hosts: Sequence[tuple[int, ...]]) -> list[Level]:
 
 
 def uneven(hosts: Sequence[tuple[int, ...]]) -> str | None:
-    """What to say when hosts have different numbers of ranks.
+    """Return what to say if hosts have different numbers of ranks; None if they have the same.
 
     >>> uneven([(0, 1), (2,)])
     'hosts have 1 to 2 ranks: host and across use only the first ranks of each host, and world is uneven'

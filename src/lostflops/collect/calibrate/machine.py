@@ -14,7 +14,7 @@ _CGROUP: Final = Path("/sys/fs/cgroup")
 
 
 def place() -> str:
-    """The same for ranks that share a host name, a kernel and a network, and for no others."""
+    """Return a text that is the same for ranks that share a host name, a kernel and a network, and for no others."""
     inode = ""
     with suppress(OSError):
         inode = str(_NETWORK.stat().st_ino)
@@ -28,8 +28,10 @@ def describe() -> dict[str, Any]:
 
 
 def free_memory() -> int | None:
-    """Bytes that may be taken, within the container where there is one; None where nobody tells. A container's files
-    in memory are counted as used, but make room."""
+    """Return the bytes that may be used, within the container if there is one; None if unknown.
+
+    A container's cached files are counted as used by the kernel, but can make room, so they are added.
+    """
     free = _meminfo("MemAvailable")
     with suppress(ValueError):
         most, used = int(_text(_CGROUP / "memory.max")), int(_text(_CGROUP / "memory.current"))

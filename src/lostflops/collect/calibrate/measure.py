@@ -23,16 +23,17 @@ _END: Final = -1
 _SHARE_OF_MEMORY: Final = 0.05
 _UNKNOWN_MEMORY: Final = 1 << 30
 _LEAST_BYTES, _MOST_BYTES = 1 << 20, 4 << 30
-"""Of the largest size, however little memory is said to be free."""
+"""Bounds of the largest size, whatever memory is said to be free."""
 
 
 @dataclass(slots=True)
 class MeasuredCase:
-    """One op at one level, and what was measured of it, by size."""
+    """One op at one level, and what was measured."""
 
     op: str
     level: Level
     ns: dict[int, list[int]] = field(default_factory=dict)
+    """Samples in ns per call, by size in bytes."""
 
     def rows(self) -> list[dict[str, Any]]:
         level = self.level
@@ -44,7 +45,7 @@ class MeasuredCase:
 
 
 class Measurer:
-    """`groups` are this rank's process groups by level."""
+    """This rank's part in the measurement; `groups` are its process groups by level."""
 
     def __init__(self, job: CalibrationJob, cases: Sequence[MeasuredCase], groups: dict[str, Any]) -> None:
         self._job = job
@@ -71,7 +72,7 @@ class Measurer:
         return None if case == _END else Item(case, size, calls, count, bool(is_kept))
 
     def _measure(self, case: MeasuredCase, item: Item) -> float | None:
-        """Seconds per call; None where the backend cannot do it."""
+        """Measure an item and return the seconds per call; None if the backend cannot do it."""
         try:
             call = self._prepare_call(case, item.size)
             refused = ""
@@ -98,12 +99,12 @@ class Measurer:
         return call_of(case.op, size, place, is_ring=case.level.name == "ring")
 
     def _refusal(self, mine: str) -> str:
-        """Why any rank could not, the same on all."""
+        """Return why a rank could not make the call, the same text on all ranks; empty if all could."""
         return next(filter(None, self._job.gather_objects(mine)), "")
 
 
 def process_groups(job: CalibrationJob, levels: Sequence[Level]) -> dict[str, Any]:
-    """This rank's group at each level. All ranks make all groups, in one order."""
+    """Return this rank's group at each level; all ranks make all groups, in the same order."""
     found: dict[str, Any] = {}
     for level in levels:
         for members in level.groups:
@@ -114,7 +115,7 @@ def process_groups(job: CalibrationJob, levels: Sequence[Level]) -> dict[str, An
 
 
 def most_bytes(job: CalibrationJob, hosts: Sequence[tuple[int, ...]]) -> int:
-    """The largest size: a small part of what the fullest rank has free, and the same on all."""
+    """Return the largest size in bytes: a small part of what is free on the fullest rank, the same on all ranks."""
     if job.device.type == "cpu":
         neighbours = next(len(ranks) for ranks in hosts if job.rank in ranks)
         free = (free_memory() or _UNKNOWN_MEMORY) // neighbours

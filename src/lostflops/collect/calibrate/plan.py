@@ -12,47 +12,53 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 WARM_UP: Final = 3
-"""Calls before the first batch, at most; no more than a batch has."""
+"""At most this many calls come before the first batch; no more than a batch has."""
 _LONGEST_BATCH, _SHORTEST_BATCH = 2e-3, 2e-4
-"""Seconds. Long against how far apart ranks leave a barrier, short against how often a scheduler interrupts."""
+"""Bounds of a batch's duration in seconds: long compared with how far apart ranks leave a barrier, short compared with
+the time between two interrupts of the scheduler."""
 _SMALL: Final = 1 << 20
 _MOST_CALLS: Final = 1000
 _LEAST_BATCHES, _MOST_BATCHES = 3, 11
 _FIRST_SHARE: Final = 0.6
-"""Of the time, for growing sizes; the rest is for looking again."""
+"""Share of the time for growing sizes; the rest is for measuring them again."""
 _LOOKS, _BATCHES_AGAIN = 5, 5
 _DEAREST: Final = 0.05
-"""Of the time left, that looking again at one size may take."""
+"""Share of the time left that measuring one size again may take."""
 _ROUND_SHARE: Final = 0.3
-"""Of what is left, for one size of all cases, as far as that does for the fewest batches."""
+"""Share of the time left for one size of all cases, if that is enough for the fewest batches."""
 _PER_BATCH: Final = 5e-4
 """Seconds between batches: a barrier."""
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """So many batches of so many calls each, of a case at a size; a first look is thrown away."""
+    """What is measured next: some batches of calls, of a case at a size."""
 
     case: int
     size: int
     calls: int
+    """Calls per batch."""
     batches: int
     is_kept: bool = True
+    """False for a first look, whose result is thrown away."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrialOutcome:
-    """Seconds that a call took (None: it cannot be measured), and seconds since the beginning."""
+    """The outcome of an item."""
 
     call: float | None
+    """Seconds per call; None if it cannot be measured."""
     elapsed: float
+    """Seconds since the beginning."""
 
 
 Plan = Generator[Item, TrialOutcome, None]
 
 
 def sizes_up_to(most: int, least: int = 1024) -> list[int]:
-    """
+    """Return the sizes from `least` to `most`, each twice the one before.
+
     >>> sizes_up_to(5000)
     [1024, 2048, 4096]
     """
@@ -60,7 +66,7 @@ def sizes_up_to(most: int, least: int = 1024) -> list[int]:
 
 
 def plan(cases: int, sizes: Sequence[int], elapsed: float, seconds: float) -> Plan:
-    """Items in order; each is answered with its outcome. `sizes` ascend."""
+    """Yield items in order; each is answered with its outcome. `sizes` must ascend."""
     known: dict[int, tuple[int, float]] = {}
     for case in range(cases):
         outcome = yield Item(case, sizes[0], 1, _LEAST_BATCHES, is_kept=False)
@@ -88,12 +94,12 @@ def plan(cases: int, sizes: Sequence[int], elapsed: float, seconds: float) -> Pl
 
 
 def cost(item: Item, call: float) -> float:
-    """Seconds that an item takes, if a call takes `call`."""
+    """Return the seconds that an item takes if one call takes `call` seconds."""
     return (min(item.calls, WARM_UP) + item.batches * item.calls) * call + item.batches * _PER_BATCH
 
 
 def affordable(calls: dict[int, float], left: float) -> list[int]:
-    """The cheapest cases whose least costs together are in what is left, in their order.
+    """Return the cheapest cases whose least costs together fit into the seconds left, in their order.
 
     >>> affordable({0: 1.0, 1: 0.1, 2: 0.5}, 3.0)
     [1, 2]
@@ -107,7 +113,7 @@ def affordable(calls: dict[int, float], left: float) -> list[int]:
 
 
 def _again(done: Sequence[tuple[Item, float]], elapsed: float, seconds: float) -> Plan:
-    """What was measured, again and again, as long as there is time; what costs more than a share of it is left out."""
+    """Yield measured items again and again while there is time, without those that cost more than a share of it."""
     for _ in range(_LOOKS):
         dearest = (seconds - elapsed) * _DEAREST
         for item, call in done:
@@ -124,6 +130,6 @@ def _item(case: int, size: int, call: float, batch: float, share: float) -> Item
 
 
 def _batch_seconds(cases: int, sizes: Sequence[int], left: float) -> float:
-    """How long a batch of small ones lasts, so that they take no more than a quarter of the time."""
+    """Return the duration of a batch, so that small sizes take no more than a quarter of the time."""
     small = cases * sum(size <= _SMALL for size in sizes)
     return min(max(left / 4 / max(small * _MOST_BATCHES, 1), _SHORTEST_BATCH), _LONGEST_BATCH)

@@ -40,7 +40,8 @@ class CalibrationProgress:
 
 
 def bar(what: str, elapsed: float, seconds: float) -> str:
-    """
+    """Return a progress bar with the time and what is measured.
+
     >>> bar("all_reduce, host, 1 MB", 30, 120)
     '[#######                       ]  30 of 120 s  all_reduce, host, 1 MB'
     """

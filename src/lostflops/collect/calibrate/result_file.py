@@ -19,7 +19,7 @@ SCHEMA: Final = "lostflops.calibration/1"
 
 
 def facts(job: CalibrationJob, hosts: Sequence[tuple[int, ...]], described: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """All but what was measured; `described` has each rank's host."""
+    """Return all but what was measured; `described` has each rank's host."""
     return {
         "schema": SCHEMA,
         "date": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -36,7 +36,7 @@ def facts(job: CalibrationJob, hosts: Sequence[tuple[int, ...]], described: Sequ
 
 
 def write(document: dict[str, Any], path: Path) -> None:
-    """All of it or nothing."""
+    """Write all of the document or nothing."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         draft.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")

@@ -12,7 +12,10 @@ from lostflops.collect.calibrate.plan import WARM_UP
 
 
 def batches(job: CalibrationJob, call: Call | None, calls: int, count: int) -> list[list[int]]:
-    """Nanoseconds of each batch, by rank. All ranks of the job take part; those without a call wait for the others."""
+    """Return the time of each batch in ns, by rank.
+
+    All ranks of the job take part; those without a call wait for the others.
+    """
     mine, turn = [], 0
     if call is not None:
         turn = _repeat(call, min(calls, WARM_UP), turn)
@@ -28,7 +31,7 @@ def batches(job: CalibrationJob, call: Call | None, calls: int, count: int) -> l
 
 
 def samples(elapsed: Sequence[Sequence[int]], groups: Sequence[Sequence[int]], calls: int) -> list[int]:
-    """One per batch, in ns per call: the slowest rank of a group counts, and of several groups at once the median.
+    """Return one sample per batch, in ns per call: of a group the slowest rank counts, of several groups the median.
 
     >>> samples([[100, 120], [110, 100], [300, 300], [200, 200]], [(0, 1), (2, 3)], 10)
     [20, 21]
@@ -39,7 +42,7 @@ def samples(elapsed: Sequence[Sequence[int]], groups: Sequence[Sequence[int]], c
 
 
 def time_action(action: Callable[[], object], synchronize: Callable[[], None], seconds: float) -> list[int]:
-    """Samples of something that one process does alone, in ns: a few batches, within about so many seconds."""
+    """Return samples in ns of something that one process does alone: a few batches, within about `seconds`."""
     action()
     synchronize()
     once = _time_calls(action, synchronize, 1)

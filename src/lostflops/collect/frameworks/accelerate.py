@@ -11,9 +11,9 @@ from lostflops.collect.api import JobRecording, record
 
 
 class LostflopsTracker(GeneralTracker):  # type: ignore[misc]
-    """Steps are those of the optimizer, so gradient accumulation counts as it should. Logged values are not kept.
+    """A tracker that records the job; steps are the optimizer's, so gradient accumulation counts as it should.
 
-    `settings` are those of `lostflops.record`.
+    `settings` are those of `lostflops.record`. Logged values are not kept.
     """
 
     name = "lostflops"

@@ -11,7 +11,7 @@ from lostflops.collect.api import record
 
 
 class LostflopsCallback(TrainerCallback):  # type: ignore[misc]
-    """Steps are the Trainer's: with gradient accumulation one step has several microbatches.
+    """A callback that records the job; with gradient accumulation a step of the Trainer has several microbatches.
 
     `settings` are those of `lostflops.record`.
     """

@@ -29,9 +29,10 @@ else:
 
 
 class LostflopsCallback(_Callback):
-    """A step is what the Trainer counts in `global_step`: the batches up to an update, or one batch with several.
+    """A callback that records the job.
 
-    `settings` are those of `lostflops.record`. Without `run` it tells steps to a recording that is there already.
+    A step is what the Trainer counts in `global_step`: the batches up to an update, or one batch with several updates.
+    `settings` are those of `lostflops.record`. Without `run` it reports steps to a recording that is there already.
     """
 
     def __init__(self, run: str | os.PathLike[str] | None = None, **settings: Any) -> None:
@@ -62,7 +63,7 @@ class LostflopsCallback(_Callback):
 
 
 def _watch_training_step(strategy: Any) -> None:
-    """A training step is forward: the Trainer calls it, and not the module, which hooks would see."""
+    """Count a training step as forward: the Trainer calls it, and not the module, which hooks would see."""
     recorder, original = current.recorder, strategy.training_step
     if recorder is None:
         return

@@ -10,7 +10,7 @@ from typing import Any
 
 
 def _load_lostflops(package: str) -> None:
-    """The package from where this file lies, without making anything else there importable."""
+    """Import the package that this file belongs to, without making anything else there importable."""
     from importlib.util import module_from_spec, spec_from_file_location
 
     spec = spec_from_file_location(
@@ -36,9 +36,9 @@ def _attach(package: str) -> None:
 
 
 class _TorchFinder:
-    """Runs the collector once `import torch` is through; finds nothing itself.
+    """An import finder that starts the collector after `import torch`; it finds nothing itself.
 
-    Programs ask whether torch is there long before they import it, so it stays until torch is.
+    Programs ask whether torch is installed long before they import it, so the finder stays until torch is imported.
     """
 
     def __init__(self, package: str) -> None:

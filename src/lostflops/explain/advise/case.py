@@ -33,18 +33,18 @@ _Answer = TypeVar("_Answer")
 
 
 class Case:
-    """Read a run once for all signs and rules; of a large run, a few steps. `times` gives the duration of collectives
-    where they differ from this run's own, as for `whatif`."""
+    """A run under diagnosis, read once for all signs and rules; a large run is represented by a few steps. `times`
+    gives the durations of collectives if they differ from this run's own, as for `whatif`."""
 
     def __init__(self, run: Run, times: LearnTimes | None = None, progress: Progress | None = None) -> None:
         self.run = few_steps(run)
         self._times = times
         self._progress = progress
         self.answers: dict[Callable[[Case], Any], Any] = {}
-        """What signs have found, by the function that found it."""
+        """Answers of signs, by the function that computed them."""
         self._prices: dict[tuple[str, ...], Price | None] = {}
         self.refused: dict[tuple[str, ...], str] = {}
-        """Why what-ifs do not apply, of those that were asked for."""
+        """Why requested what-ifs do not apply."""
 
     @cached_property
     def scope(self) -> Scope:
@@ -61,7 +61,7 @@ class Case:
 
     @property
     def wall(self) -> int:
-        """Of all ranks together, in ns."""
+        """Wall time of all ranks together, in ns."""
         return self.total.total_ns
 
     @cached_property
@@ -70,12 +70,12 @@ class Case:
 
     @cached_property
     def judgement(self) -> Judgement:
-        """Who is late, compared with ranks that do the same work."""
+        """Ranks that are late, compared with ranks that do the same work."""
         return judge_profiles(self.run, self.scope, self.mesh, self.total.profiles, find_habits(self.run))
 
     @cached_property
     def timed_steps(self) -> TimedSteps | None:
-        """What the timings of all steps tell; None where the collector recorded none."""
+        """Timings of all steps; None if the collector recorded none."""
         return TimedSteps.of(self.run)
 
     @cached_property
@@ -87,7 +87,7 @@ class Case:
 
     @property
     def baseline(self) -> Baseline | None:
-        """The run replayed as it was; None where that does not come near it."""
+        """The replay of the unchanged run; None if it does not match the recorded steps or is impossible."""
         return None if isinstance(self._baseline_or_error, LostflopsError) else self._baseline_or_error
 
     @property
@@ -96,7 +96,7 @@ class Case:
 
     @property
     def replay_differs(self) -> bool:
-        """Return whether the replay does not come near the recorded steps: then the ledger may be wrong as well."""
+        """Whether the replay does not match the recorded steps: the ledger may then be wrong as well."""
         return isinstance(self._baseline_or_error, ReplayDiffers)
 
     @property
@@ -105,11 +105,11 @@ class Case:
 
     @property
     def job(self) -> Mapping[str, Any]:
-        """What the collector read of the job (table `job`), empty where nothing did."""
+        """Facts that the collector recorded about the job (table `job`); empty if there are none."""
         return self.facts.job if self.facts is not None else {}
 
     def price(self, *changes: str) -> Price | None:
-        """What the step takes with these what-ifs together; None where they do not apply, and `refused` says why."""
+        """Return the effect of these what-ifs together on the step; None if they do not apply: `refused` says why."""
         if changes not in self._prices:
             self._prices[changes] = self._price_changes(changes)
         return self._prices[changes]
@@ -126,7 +126,7 @@ class Case:
 
 
 def once_per_case(find: Callable[[Case], _Answer]) -> Callable[[Case], _Answer]:
-    """Let a sign compute its answer for a case at the first call, and return the same at later ones."""
+    """Make a sign compute its answer for a case at the first call, and return the same answer at later calls."""
 
     @wraps(find)
     def ask(case: Case) -> _Answer:

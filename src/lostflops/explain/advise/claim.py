@@ -15,7 +15,7 @@ Place = tuple[int, str]
 
 class NotChecked(UnknownCost):
     """A rule cannot check its cause, because the run lacks data. `record` is what to add to `lostflops run` so that the
-    next run has it, such as `--with memory`; empty where no recording would help."""
+    next run has it, such as `--with memory`; empty if no recording would help."""
 
     def __init__(self, why: str, record: str = "") -> None:
         super().__init__(why)
@@ -24,13 +24,16 @@ class NotChecked(UnknownCost):
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """What part of the step a fix saves, for the same work, and between what it should lie in nine of ten cases;
-    `basis` says what that rests on. Of a cause that costs no time yet, such as growing memory, it is nothing."""
+    """Share of the step that a fix saves, for the same work; zero for a cause that costs no time yet, such as growing
+    memory."""
 
     share: float
     low: float
+    """Lower end of the 90% interval."""
     high: float
+    """Upper end of the 90% interval."""
     basis: str
+    """Source of the estimate, in words."""
 
     def __post_init__(self) -> None:
         assert self.low <= self.share <= self.high <= 1, f"gain of {self.share} is not from {self.low} to {self.high}"
@@ -38,31 +41,34 @@ class Gain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """`taken` is the time that it claims of the ledger, in ns over the whole window; of `compute` only what exceeds
-    what the work needs. `ranks` are those where the cause is, empty where it is everywhere. `changes` are what-ifs,
-    such as `bucket_mb=25`, that together do what the fix does, and price it; `gain` is the rule's own price where no
-    what-if says it. `confidence` is how often a claim with this evidence is right; `certain_if` what would
-    settle it."""
+    """A cause that a rule found: the evidence, the time attributed to it, the fix and what prices it."""
 
     cause: str
     what: str
     taken: Mapping[Place, int]
+    """Time of the ledger that it claims, in ns over the whole window; of `compute` only what exceeds the time that the
+    work needs."""
     evidence: tuple[Evidence, ...]
     confidence: float
+    """How often a claim with this evidence is right."""
     certain_if: str
+    """How to confirm it."""
     fix: str
     changes: tuple[str, ...] = ()
+    """What-ifs, such as `bucket_mb=25`, that together do what the fix does, and price it."""
     gain: Gain | None = None
+    """The rule's own estimate, if no what-if prices the fix."""
     ranks: tuple[int, ...] = ()
+    """Ranks that have the cause; empty if all have it."""
     instead_of: tuple[str, ...] = ()
-    """Causes that would name the same loss less exactly; their claims about the same ranks are dropped where this one
-    is found and gains at least nearly half as much."""
+    """Causes that name the same loss less exactly. Their claims about the same ranks are dropped if this one is found
+    and gains at least nearly half as much."""
     is_warning: bool = False
-    """It costs no time, and is to be said all the same."""
+    """It costs no time, but is reported anyway."""
     suspected: str = ""
-    """Why this is suspected and not found, in one sentence; empty where the evidence is enough."""
+    """Why this is suspected and not found, in one sentence; empty if the evidence is enough."""
     record: str = ""
-    """Flags of `lostflops run` that record what would settle a suspicion, such as `--steps 8:20`."""
+    """Flags of `lostflops run` that record what is needed to confirm it, such as `--steps 8:20`."""
 
     def __post_init__(self) -> None:
         assert self.evidence, f"{self.cause} is claimed without evidence"

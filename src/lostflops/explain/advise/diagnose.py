@@ -41,30 +41,31 @@ NOT_CHECKED: Final = "not checked"
 NAMED_BETTER: Final = "named better"
 _NEXT_RUN: Final = "lostflops run {} -- COMMAND"
 _LARGEST_LEFT: Final = 0.01
-"""Share of the time of all ranks below which a loss is not named."""
+"""A loss without a cause is named only if it takes at least this share of the time of all ranks."""
 _NEARLY_HALF: Final = 0.4
-"""Part of the saving of a claim that a more exact one must save to take its place."""
+"""A more exact claim replaces another if it saves at least this part of the other's saving."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """Outcome of one rule; `record` are the flags of `lostflops run` that record what it lacks."""
+    """Outcome of one rule."""
 
     cause: str
     outcome: str
     why: str = ""
     record: str = ""
+    """Flags of `lostflops run` that record the missing data."""
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """Findings, each with the claim it was made from: those that are found first, by what their fix saves."""
+    """Findings, each with the claim that it was made from: certain ones first, then by what their fix saves."""
 
     case: Case
     items: tuple[tuple[Finding, Priced], ...]
     checked: tuple[Checked, ...]
     excess: int
-    """Time of compute that findings claim, in ns."""
+    """Compute time that findings claim, in ns."""
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -80,12 +81,12 @@ class Diagnosis:
 
 
 _kept: ContextVar[dict[int, tuple[Run, Diagnosis]] | None] = ContextVar("diagnoses", default=None)
-"""By identity of the run, which is kept too, so that no other run can get its identity."""
+"""Diagnoses by the identity of the run, which is kept too, so that no other run can get its identity."""
 
 
 @contextmanager
 def diagnosed_once() -> Iterator[None]:
-    """Diagnose a run once for all answers inside that show findings, also those of a nested block."""
+    """Diagnose a run once for all answers inside the block that show findings, also those in a nested block."""
     outer = _kept.get()
     token = _kept.set({} if outer is None else outer)
     try:
@@ -95,7 +96,7 @@ def diagnosed_once() -> Iterator[None]:
 
 
 def diagnosis_of(run: Run, progress: Progress | None = None) -> Diagnosis:
-    """Diagnose a run as every verb does that shows findings."""
+    """Diagnose a run in the same way for every verb that shows findings."""
     kept = _kept.get()
     if kept is None:
         return diagnosis(Case(run, progress=progress))
@@ -130,7 +131,8 @@ def diagnosis(case: Case, *, usd_per_hour: float | None = None, rules: Sequence[
 
 
 def _better_name(one: Priced, offered: Sequence[Priced]) -> str:
-    """The cause that names the loss of a claim more exactly, and is itself not named better; empty where none does."""
+    """Return the cause that names the loss of a claim more exactly, and is itself not named better; empty if there is
+    none."""
     for other in offered:
         if _is_named_better(one, other) and not any(_is_named_better(other, third) for third in offered):
             return other.claim.cause
@@ -138,13 +140,14 @@ def _better_name(one: Priced, offered: Sequence[Priced]) -> str:
 
 
 def _mark_named_better(one: Checked, own: Sequence[Priced], better: Mapping[int, str]) -> Checked:
-    """Say so where another cause names all that a rule found."""
+    """Mark a rule as named better if other causes name all that it found."""
     names = [better[id(found)] for found in own]
     return replace(one, outcome=NAMED_BETTER, why=f"named by {names[0]}") if names and all(names) else one
 
 
 def _is_named_better(one: Priced, other: Priced) -> bool:
-    """Whether the other claim names the same loss more exactly: a straggler that writes checkpoints is a checkpoint."""
+    """Return whether the other claim names the same loss more exactly: a straggler that writes checkpoints is a
+    checkpoint."""
     about = not other.claim.ranks or set(one.claim.ranks) <= set(other.claim.ranks)
     is_large = other.prediction.gain >= _NEARLY_HALF * one.prediction.gain
     is_as_sure = bool(one.doubt) or not other.doubt
@@ -172,7 +175,7 @@ def _small(claims: Sequence[Priced]) -> str:
 
 
 def _claims(case: Case, rule: Rule) -> tuple[list[Claim], Checked | None]:
-    """Claims of a rule, or why it could not check its cause."""
+    """Return the claims of a rule, or why it could not check its cause."""
     try:
         return list(rule.find(case)), None
     except (UnknownCost, UsageError) as error:
@@ -192,7 +195,8 @@ def diagnose(
     progress: Progress | None = None,
     rules: Sequence[Rule] = RULES,
 ) -> Result:
-    """People see the first `most` findings; `keep` stores their what-ifs in the run, for a later run to score."""
+    """Diagnose a run. Screens show the first `most` findings; `keep` stores their what-ifs in the run, for a later run
+    to score."""
     if times is None and usd_per_hour is None and rules is RULES:
         found = diagnosis_of(run, progress)
     else:
@@ -214,7 +218,7 @@ def diagnose(
 
 
 def store_predictions(run: Run, items: Sequence[tuple[Finding, Priced]]) -> Iterator[str]:
-    """Store the what-ifs of findings as predictions of the run, and say where that fails."""
+    """Store the what-ifs of findings as predictions of the run; yield a note if that fails."""
     try:
         for _, one in items:
             if one.stored is not None:
@@ -224,13 +228,14 @@ def store_predictions(run: Run, items: Sequence[tuple[Finding, Priced]]) -> Iter
 
 
 def lost_ns(found: Diagnosis) -> int:
-    """All time that is not compute, and the part of compute that findings claim."""
+    """Return all time that is not compute, and the part of compute that findings claim."""
     case = found.case
     return case.wall - case.total.lines["compute"] + found.excess
 
 
 def verdict(found: Diagnosis) -> str:
-    """Name the first finding and what its fix saves; else what is suspected; else the largest loss without a cause."""
+    """Name the first finding and what its fix saves; if there is none, the first suspicion or the largest loss without
+    a cause."""
     if found.found:
         return " ".join(filter(None, (says(found.found[0]), _others(found))))
     if found.suspected:
@@ -241,7 +246,7 @@ def verdict(found: Diagnosis) -> str:
 
 
 def in_short(found: Diagnosis) -> str:
-    """Count the findings and say what fixing the first saves, where the findings themselves follow."""
+    """Count the findings and say what fixing the first saves, if the findings themselves follow."""
     unsure = f", {len(found.suspected)} suspected" if found.suspected else ""
     if not found.found:
         return f"No cause is certain yet{unsure}." if unsure else _nothing(found)
@@ -272,7 +277,7 @@ def _others(found: Diagnosis) -> str:
 
 
 def _describe_largest_loss(found: Diagnosis) -> str:
-    """The largest loss that no finding explains."""
+    """Describe the largest loss that no finding explains."""
     lost = {line: ns for line, ns in found.case.total.lines.items() if line != "compute"}
     line = max(lost, key=lambda name: lost[name], default="")
     share = lost.get(line, 0) / found.case.wall
@@ -294,7 +299,7 @@ def _notes(found: Diagnosis) -> Iterator[str]:
 
 
 def not_checked(found: Diagnosis) -> Iterator[str]:
-    """Causes that the run has no data for, by what would record it."""
+    """Yield the causes that the run has no data for, grouped by what would record it."""
     by_flags: dict[str, list[str]] = {}
     for one in found.checked:
         if one.outcome == NOT_CHECKED:
@@ -309,8 +314,8 @@ def _build_checked_table(rows: Sequence[Checked]) -> Table:
 
 
 def share_out_time(claims: Sequence[Claim], ledger: Mapping[int, Mapping[str, int]]) -> list[dict[Place, int]]:
-    """What each claim gets, in the order in which they are given: the surest is served first, of equals the largest.
-    Lines of a rank never give more than they hold."""
+    """Return the time that each claim gets, in the order of `claims`. The most certain claim is served first, of equals
+    the largest; a line of a rank never gives more time than it has."""
     left = {(rank, line): ns for rank, lines in ledger.items() for line, ns in lines.items()}
     got: list[dict[Place, int]] = [{} for _ in claims]
     for number in sorted(range(len(claims)), key=lambda at: _first(claims[at])):

@@ -35,7 +35,7 @@ def explain(
     progress: Progress | None = None,
     rules: Sequence[Rule] = RULES,
 ) -> Result:
-    """Finding `number` of the diagnosis, counted from 1."""
+    """Explain finding `number` of the diagnosis, counted from 1."""
     if times is None and usd_per_hour is None and rules is RULES:
         found = diagnosis_of(run, progress)
     else:
@@ -64,7 +64,7 @@ def explain(
 
 
 def _build_attribution_table(one: Priced, case: Case) -> Table:
-    """By line, what is claimed, beside what the line holds."""
+    """Tabulate by line the time that is attributed, and the total of the line."""
     claimed: dict[str, int] = {}
     for (_, line), ns in one.claim.taken.items():
         claimed[line] = claimed.get(line, 0) + ns
@@ -79,7 +79,7 @@ def _build_attribution_table(one: Priced, case: Case) -> Table:
 
 
 def _events(run: Run, evidence: Sequence[Evidence]) -> Table:
-    """The first events that evidence names, as the trace has them."""
+    """Tabulate the first events that the evidence names, as recorded in the trace."""
     rows = []
     for item in evidence:
         for rank, event in item.events[:MOST_EVENTS]:

@@ -18,24 +18,25 @@ if TYPE_CHECKING:
     from lostflops.predict.whatif.predictions import StoredPrediction
 
 SMALLEST: Final = 0.03
-"""Part of the step that a fix must save to be named."""
+"""A fix is reported only if it saves at least this part of the step."""
 SURE: Final = 0.5
-"""Confidence below which a claim is suspected."""
+"""A claim with a lower confidence than this is only suspected."""
 MORE_STEPS: Final = "--steps 8:20"
-"""What to record where a window is too short to be sure."""
+"""Flags that record a longer window, if it was too short to be sure."""
 _AT_MOST: Final = 1.5
-"""A cause that is on all ranks can save at most so many times its own time on the ledger, waits for it included."""
+"""A cause on all ranks can save at most this many times its own time on the ledger, including waits for it."""
 _HOURS: Final = 24
 _MISREAD: Final = "The replay does not reproduce the recorded steps, so this time may have another cause."
 
 
 @dataclass(frozen=True, slots=True)
 class Priced:
-    """A claim with what its fix saves; `stored` is the what-if that says so, where one does."""
+    """A claim with what its fix saves."""
 
     claim: Claim
     prediction: Prediction
     stored: StoredPrediction | None = None
+    """The what-if that prices it; None if there is none."""
 
     @property
     def is_small(self) -> bool:
@@ -43,7 +44,7 @@ class Priced:
 
     @property
     def doubt(self) -> str:
-        """Why it is suspected and not found; empty where the evidence is enough."""
+        """Why it is suspected and not found; empty if the evidence is enough."""
         claim, expected = self.claim, self.prediction
         if claim.suspected:
             return claim.suspected
@@ -56,12 +57,13 @@ class Priced:
 
     @property
     def record(self) -> str:
-        """What to record to be sure; more steps narrow an interval."""
+        """Flags that record what is needed to be sure; more steps narrow an interval."""
         return self.claim.record or (MORE_STEPS if self.doubt else "")
 
 
 def price_claim(case: Case, claim: Claim) -> Priced:
-    """Price a claim by replaying the run with its changes; else by the rule's own gain, else by its time as a bound."""
+    """Price a claim by the rule's own gain, or by replaying the run with its changes; otherwise by its time as an upper
+    limit."""
     if claim.gain is not None:
         own = _between_runs(case, claim.gain)
         return Priced(claim, Prediction(own.share, own.low, own.high, own.basis))
@@ -89,8 +91,8 @@ def price_claim(case: Case, claim: Claim) -> Priced:
 
 
 def _between_runs(case: Case, gain: Gain) -> Gain:
-    """Widen a rule's own interval by how far the steps of another run differ from those of this one, as the interval of
-    a what-if is. Limits stay: a saving that may be zero, and one that is the most there can be."""
+    """Widen a rule's own interval by the usual difference between the steps of two runs, as the interval of a what-if
+    is. Limits stay: a saving that may be zero, and one that is the largest possible."""
     if gain.low <= 0:
         return gain
     between = BETWEEN_RUNS_ON_HOSTS if case.baseline is None else case.baseline.between
@@ -101,7 +103,7 @@ def _between_runs(case: Case, gain: Gain) -> Gain:
 
 
 def _by_own_time(claim: Claim, found: Price, share: float) -> Priced:
-    """Price a claim by its time on the ledger, where its what-if removes much more than this cause: a host that
+    """Price a claim by its time on the ledger, because its what-if removes much more than this cause: a host that
     launches for free also has time for whatever else holds up the device, such as loading."""
     basis = (
         f"the time attributed to this cause ({', '.join(claim.changes)} would save {format_share(found.gain)}, but "
@@ -112,7 +114,7 @@ def _by_own_time(claim: Claim, found: Price, share: float) -> Priced:
 
 
 def _by_ledger(case: Case, claim: Claim) -> Priced:
-    """Bound a claim by its time on the ledger, where the run cannot be replayed."""
+    """Price a claim by its time on the ledger as an upper limit, because the run cannot be replayed."""
     if case.replay_differs and not claim.suspected:
         claim = replace(claim, suspected=_MISREAD)
     share = sum(claim.taken.values()) / (case.wall or 1)

@@ -10,12 +10,13 @@ if TYPE_CHECKING:
     from lostflops.store.run import Run
 
 KEY: Final = "own_profiler"
-"""Of table `job`."""
+"""Key in table `job`."""
 _MOST_FOLDERS: Final = 3
 
 
 def own_traces(run: Run) -> str:
-    """Return the sentence with the command for each folder of traces; empty where the job ran no profiler itself."""
+    """Return the sentence with the command for each folder of traces; empty if the job did not run a profiler
+    itself."""
     rows = run.rows(f"select rank, value from job where key = '{KEY}' order by rank, attempt")
     if not rows:
         return ""

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """Shares of the measured step, for the same work, with the 90% interval that every verb shows."""
+    """Saving of a what-if, as a share of the measured step for the same work, with the 90% interval that every verb
+    shows."""
 
     gain: float
     low: float

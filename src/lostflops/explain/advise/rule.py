@@ -13,9 +13,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One cause. `find` raises `UnknownCost` or `UsageError` where the run does not tell; `about` says what the cause
-    is, in words for somebody who meets it for the first time."""
+    """A cause of lost time, and how to find it."""
 
     cause: str
     about: str
+    """Explanation of the cause for a reader who sees it for the first time."""
     find: Callable[[Case], Iterable[Claim]]
+    """Yield claims; raise `UnknownCost` or `UsageError` if the run lacks the data."""

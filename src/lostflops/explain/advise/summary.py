@@ -87,7 +87,7 @@ def _headline(one: Finding) -> str:
 
 
 def _with_findings(answer: Result, run: Run, sentence: Callable[[Diagnosis], str], *, shown: bool) -> Result:
-    """Add all findings to the JSON, and for people the first few in short where `shown`."""
+    """Add all findings to the JSON, and if `shown` the first few, in short, to what people see."""
     if is_large(run):
         return replace(answer, notes=(*answer.notes, LARGE), more=(*answer.more, Figure("findings", None)))
     found = diagnosis_of(run)

@@ -199,8 +199,9 @@ _GROUPS: Final = """
 
 
 def link_rates(run: Run) -> tuple[dict[str, float], bool]:
-    """GB/s per direction by group, of those whose members are all on one host; and whether hosts had to be guessed: a
-    run whose ranks all have a device of another number is taken to be on one. Two devices of one number are on two."""
+    """Return GB/s per direction for groups with all members on one host, and whether hosts were guessed: if all ranks
+    have different device numbers, they are assumed to be on one host. Two devices with the same number are on two
+    hosts."""
     rates, guessed = {}, False
     for group, name, is_named in run.rows(_GROUPS):
         device = find_device(name)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from lostflops.store.run import Run
 
 MOST_ROWS = 20
-"""Rows that a table of the result keeps; the rest is counted."""
+"""A table of the result keeps at most this many rows; the rest is counted."""
 
 _RANKS = """
     select count(*), count(distinct host), max(world_size), count(distinct world_size), count(device),

@@ -72,7 +72,7 @@ class _Total:
 
     @property
     def known_lines(self) -> list[str]:
-        """Lines of which there are enough samples to tell."""
+        """Lines with enough samples."""
         return [line for line, counts in self.counts.items() if counts.total() >= FEWEST]
 
 
@@ -131,7 +131,7 @@ def _functions(total: _Total) -> Table:
 
 
 def _stacks(total: _Total) -> Stacks:
-    """Every line in full: what has too few samples, or none on its rank, is a stack that says so."""
+    """Return every line in full; time with too few samples, or none on its rank, is a stack that says so."""
     items: list[tuple[tuple[str, ...], int, int]] = []
     for line, ns in total.lines.items():
         counts, rest = total.counts[line], ns

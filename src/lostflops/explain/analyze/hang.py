@@ -197,7 +197,8 @@ def _table(name: str, title: str, fields: tuple[Field, ...], rows: list[tuple[Va
 
 
 def ranks_text(ranks: Iterable[int]) -> str:
-    """
+    """Format ranks as ranges.
+
     >>> ranks_text([9, 0, 1, 2, 5]), ranks_text([]), ranks_text(range(0, 60, 2))
     ('0-2,5,9', '', '0,2,4,6,8,10,12,14,16,18,20,22,... 30 ranks')
     """

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 MOST_KERNELS: Final = 20
 _IN_A_SENTENCE: Final = 80
-"""Characters of a name: names of one family differ in their last."""
+"""Names in a sentence have at most this many characters: names of one family differ in their last ones."""
 
 
 def kernels(

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from lostflops.store.run import Run
 
 MOST_RANKS: Final = 1000
-"""Of more, those that waited least beside a sample of their cohorts."""
+"""If there are more ranks, those that waited least are compared with a sample of their peers."""
 MOST_STEPS: Final = 1000
-"""Of more, the first."""
+"""If there are more steps, the first ones are shown."""
 WHOLE: Final = "all that was recorded"
 _QUEUED: Final = OWN_LINES.index("idle.dependency")
 
@@ -71,7 +71,7 @@ def lateness(
 
 
 def _by_phase(ledger: RankLedger) -> Floats:
-    """Own time per step, by phase and line."""
+    """Return the rank's own time per step, by phase and line."""
     steps = max(len(ledger.window.number), 1)
     none = dict.fromkeys(OWN_LINES, 0)
     return np.array([[ledger.phases.get(phase, none)[line] / steps for line in OWN_LINES] for phase in PHASES])
@@ -102,7 +102,8 @@ def _excess(order: Mesh, found: Comparison) -> HeatMap:
 
 
 def _phases(order: Mesh, found: Comparison, phases: Mapping[int, Floats], dark: frozenset[int]) -> HeatMap:
-    """Where the record of a collective is missing its time looks like queued work: such ranks are compared without."""
+    """Return the extra time by phase. If the record of a collective is missing, its time looks like queued work: such
+    ranks are compared without queued work."""
     ranks = found.ranks.tolist()
     own = np.stack([phases[rank] for rank in ranks]) if ranks else np.empty((0, len(PHASES), len(OWN_LINES)))
     told = np.array([rank not in dark for rank in ranks], np.bool_)
@@ -121,7 +122,7 @@ def _phases(order: Mesh, found: Comparison, phases: Mapping[int, Floats], dark: 
 
 
 def _alike(found: Comparison, values: Floats) -> list[list[float | None]]:
-    """None where a rank has nobody to be compared with, or a step is not its whole cohort's."""
+    """Return the values; None if a rank has no peers, or not all of them recorded the step."""
     known = (np.bincount(found.cohort)[found.cohort] > 1)[:, np.newaxis] & ~np.isnan(values)
     return [
         [ns if is_known else None for ns, is_known in zip(*row, strict=True)]

@@ -35,7 +35,8 @@ def memory(
     by: str = "layer",
     progress: Progress | None = None,
 ) -> Result:
-    """`device` is one such as `cuda:0`, or all of a kind, such as `cpu`; accelerators where any recorded memory."""
+    """Explain what is using the memory. `device` is a device such as `cuda:0`, or a kind such as `cpu`; by default
+    accelerators, if any recorded memory."""
     asked = scope(run, None, ranks).ranks
     peaks: list[Peak] = []
     grown: list[Grown] = []
@@ -97,7 +98,7 @@ def memory(
 
 
 def _add_out_of_memory(result: Result, run: Run, ranks: Sequence[int]) -> Result:
-    """With how the job ran out of memory, where it did: that comes first."""
+    """Put how the job ran out of memory first, if it did."""
     ran_out = out_of_memory(run, ranks)
     if ran_out is None:
         return result

@@ -53,14 +53,14 @@ def overlap(
 
 
 def _activities(sums: Sums) -> list[str]:
-    """Compute first, copies last."""
+    """List activities: compute first, copies last."""
     known = {name for names in sums for name in names}
     between = sorted(known - {COMPUTE, COPY}, key=lambda name: (-_time(sums, name), name))
     return [name for name in (COMPUTE, *between, COPY) if name in known]
 
 
 def _time(sums: Sums, *running: str) -> int:
-    """All time in which these run, and maybe others."""
+    """Return all time in which these activities run, possibly with others."""
     return sum(ns for names, ns in sums.items() if set(running) <= set(names))
 
 

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from lostflops.store.run import Run
 
 WARMING: Final = 1.2
-"""Times the median of the others above which the first step is left out."""
+"""The first step is left out if it takes more than this many times the median of the others."""
 SMALL: Final = 0.01
-"""A share of the pipeline's time below which a cause is not named in the verdict."""
+"""A cause is named in the verdict if it takes at least this share of the pipeline's time."""
 _NAMES: Final = {"1f1b": "1F1B", "gpipe": "GPipe", "interleaved": "interleaved 1F1B", "other": "its schedule"}
 _NOTHING: Final = 0.0005
 _PARTS: Final = ("warm_up", "steady", "drain")
@@ -45,15 +45,16 @@ class _Cause(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Bubble:
-    """Shares of the pipelines' time; by stage where they are arrays. Without a common clock the parts are not known.
-    `between` is how much sooner the mean pipeline of a step is done than the slowest."""
+    """The bubble and its causes, as shares of the pipelines' time; arrays are by stage."""
 
     achieved: float
     inherent: float | None
     busy: Times
     parts: Mapping[str, Times | None]
+    """Idle time in warm-up, steady state and drain; None without a common clock."""
     causes: tuple[_Cause, ...]
     between: float | None
+    """How much earlier than the slowest the mean pipeline of a step ends; None if there is one pipeline."""
     schedule: str
 
     @property
@@ -101,7 +102,7 @@ def _notes(made: Grid, found: _Bubble) -> Iterator[str]:
 
 
 def _warm(made: Grid) -> tuple[Grid, tuple[str, ...]]:
-    """Without the first step where it took much longer than the others."""
+    """Leave out the first step if it took much longer than the others."""
     steps, own = np.unique(made.step), _spans(made)
     spans = np.array([own[made.step == step].mean() for step in steps])
     if steps.size < 2 or spans[0] <= WARMING * np.median(spans[1:]):
@@ -113,7 +114,7 @@ def _warm(made: Grid) -> tuple[Grid, tuple[str, ...]]:
 
 
 def _spans(made: Grid) -> Times:
-    """Length of each replica: over all stages on a common clock, else that of the stage that takes longest."""
+    """Return the length of each replica: over all stages on a common clock, otherwise that of its longest stage."""
     axes = (1, 2, 3, 4) if on_one_clock(made) else (2, 3, 4)
     spans: Times = made.stop.max(axis=axes) - made.start.min(axis=axes)
     return spans if spans.ndim == 1 else spans.max(axis=1)
@@ -138,7 +139,7 @@ def _bubble(made: Grid) -> _Bubble:
 
 
 def _between(made: Grid, spans: Times) -> float | None:
-    """How much sooner the mean pipeline of a step is done than the slowest; None with a single one."""
+    """Return how much earlier than the slowest the mean pipeline of a step ends; None if there is one pipeline."""
     if np.unique(made.pipeline).size == 1:
         return None
     slowest = {step: spans[made.step == step].max() for step in np.unique(made.step).tolist()}
@@ -146,7 +147,7 @@ def _between(made: Grid, spans: Times) -> float | None:
 
 
 def _parts(made: Grid, spans: Times) -> dict[str, Times | None]:
-    """Idle time of each stage until its first backward, after its last forward, and between the two."""
+    """Return the idle time of each stage until its first backward, after its last forward, and between the two."""
     if not on_one_clock(made):
         return dict.fromkeys(_PARTS)
     first, last = made.start.min(axis=(1, 2, 3, 4))[:, None], made.stop.max(axis=(1, 2, 3, 4))[:, None]
@@ -161,7 +162,7 @@ def _parts(made: Grid, spans: Times) -> dict[str, Times | None]:
 
 
 def _within(made: Grid, start: Times, stop: Times) -> Times:
-    """Time in passes of each replica and stage between two instants."""
+    """Return the time in passes of each replica and stage between two instants."""
     low, high = start[:, :, None, None, None], stop[:, :, None, None, None]
     inside = np.maximum(np.minimum(made.stop, high) - np.maximum(made.start, low), 0)
     total: Times = inside.sum(axis=(2, 3, 4))
@@ -190,7 +191,8 @@ def _causes(made: Grid, achieved: float, inherent: float) -> tuple[_Cause, ...]:
 
 
 def _replay_bubble(orders: Orders, durations: Times) -> float:
-    """The bubble with other durations in the recorded order; where that waits for itself, in the usual one."""
+    """Return the bubble with other durations in the recorded order, or in the usual order if the recorded one waits for
+    itself."""
     spans = 0.0
     for alike, order in orders:
         ended = replay(durations[alike], order)

@@ -94,7 +94,7 @@ def _verdict(found: Judgement, ranks_in_all: int) -> str:
 
 
 def _stragglers(found: Judgement, told: bool) -> Table:
-    """What waits tell is unknown where no collective was found on two ranks."""
+    """Tabulate stragglers; waits are unknown if no collective was recorded on two ranks."""
     fields = (
         Field("rank"),
         Field("kind"),
@@ -133,7 +133,7 @@ def _stragglers(found: Judgement, told: bool) -> Table:
 
 
 def _heat_map(order: Mesh, lateness: Mapping[int, float]) -> HeatMap:
-    """Ranks in order of the mesh, whose fastest dimension is that of rank numbers; large ones in blocks."""
+    """Show ranks in the order of the mesh, whose fastest dimension is that of rank numbers; large meshes in blocks."""
     known = list(order.ranks)
     block = -(-len(known) // _MOST_CELLS)
     width = _row_width(order) if block == 1 else _WIDEST
@@ -152,7 +152,8 @@ def _heat_map(order: Mesh, lateness: Mapping[int, float]) -> HeatMap:
 
 
 def _format_rank_range(members: Sequence[int]) -> str:
-    """
+    """Format evenly spaced ranks as a range.
+
     >>> _format_rank_range([3]), _format_rank_range([0, 1, 2]), _format_rank_range([0, 4, 8])
     ('3', '0-2', '0-8/4')
     """

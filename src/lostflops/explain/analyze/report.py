@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 MOST_LOSSES: Final = 3
 MOST_ROWS: Final = 12
 UNEVEN: Final = 1.1
-"""Times the mean above which a rank is named as the one that loses most."""
+"""A rank is named as the one that loses most if its share is above this many times the mean."""
 NO_MODULES: Final = "No modules were recorded. lostflops run records them by default."
 _FOLDED: Final = ("overlap", "throughput", "memory", "quality", "recorded")
 """Blocks that a terminal shows with --full."""
 SMALL: Final = 0.02
-"""Above this share unexplained time is named in a note."""
+"""Unexplained time above this share is named in a note."""
 
 
 def report(
@@ -218,7 +218,7 @@ def _sums_table(name: str, title: str, sums: Mapping[str, Counter[str]], whole: 
 
 
 def _worst_ranks(total: RunLedger) -> Table:
-    """Ranks beside their mean, the one that computes least first."""
+    """Tabulate the mean of all ranks, then ranks, the one that computes least first."""
     ordered = sorted(total.ranks, key=lambda rank: rank.lines["compute"] / (rank.wall or 1))[:MOST_ROWS]
     fields = (
         Field("rank"),
@@ -348,7 +348,7 @@ def _notes(asked: Scope, total: RunLedger, accelerated: int, records_launches: b
 
 
 def _records_launches(run: Run, asked: Scope) -> bool:
-    """Whether a rank is in a format that could have."""
+    """Return whether any rank is in a format that records launches."""
     chosen = ", ".join(map(str, asked.ranks))
     without = run.sql(f"select count(distinct rank) from stats where what = 'no_launches' and rank in ({chosen})")
     return int(without.fetchall()[0][0]) < len(asked.ranks)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from lostflops.store.run import Run
 
 MOST_STEPS: Final = 40
-"""Steps that are listed; slow ones always are."""
+"""The first steps up to this number are listed; slow ones always are."""
 
 
 def steps(
@@ -48,7 +48,7 @@ def steps(
 
 
 def _add_step_plot(result: Result, plot: Plot) -> Result:
-    """The result with a picture of its steps, in place of one that it has; a single step needs none."""
+    """Return the result with a plot of its steps, in place of one that it has; a single step needs none."""
     blocks = tuple(block for block in result.blocks if block.name != plot.name)
     more = tuple(block for block in result.more if block.name != plot.name)
     if sum(len(series.points) for series in plot.series if series.drawn == "marks") < 2:
@@ -57,7 +57,7 @@ def _add_step_plot(result: Result, plot: Plot) -> Result:
 
 
 def _read_traced_steps(run: Run, ranks: Sequence[int]) -> set[int]:
-    """Steps in the timeline."""
+    """Return the steps in the timeline."""
     chosen = ", ".join(map(str, ranks))
     return {step for (step,) in run.rows(f"select distinct step from steps where rank in ({chosen})")}
 

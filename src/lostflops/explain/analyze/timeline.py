@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 MOST_BINS: Final = 16_384
 MOST_CELLS: Final = 4_096_000
-"""Bins of all rows together: what a file can hold."""
+"""All rows together have at most this many bins: a file can hold no more."""
 MOST_EVENTS: Final = 400_000
 ROOM: Final = 5_000_000
 """Bytes for events and their names, before they are deflated."""
@@ -55,7 +55,7 @@ def timeline(run: Run, *, room: int = ROOM, most: int = MOST_EVENTS, progress: P
 
 
 class _Strips:
-    """Rows of ranks as they are read, and when each step begins on the first rank of the common clock that has it."""
+    """Rows of ranks as they are read, and the start of each step on the first rank of the common clock that has it."""
 
     def __init__(self, clock: OneClock, span: Extent, ranks: int) -> None:
         self._clock, self._span, self._alone = clock, span, ranks == 1

@@ -27,7 +27,7 @@ _COLLECTIVES = """
 
 @dataclass(frozen=True, slots=True)
 class LineUse:
-    """Of one step of one rank, on average."""
+    """Calls, time and bytes of a kernel or collective, as a mean per step and rank."""
 
     calls: float = 0.0
     ns: float = 0.0
@@ -42,10 +42,12 @@ class LineUse:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """Lines sum to the step. Kernels are ops on ranks without a device; several at once count each."""
+    """Time of a mean step of a rank."""
 
     lines: Mapping[str, float]
+    """Time by line of the ledger, in ns; lines sum to the step."""
     kernels: Mapping[str, LineUse]
+    """Use by kernel, or by op on ranks without a device; kernels that run at the same time count each."""
     collectives: Mapping[str, LineUse]
 
     @property
@@ -54,7 +56,7 @@ class Account:
 
 
 def account(run: Run) -> Account | None:
-    """None where no whole step was traced."""
+    """Return the account of a run; None if no whole step was traced."""
     ranks = [rank for (rank,) in run.rows("select distinct rank from steps order by rank")]
     lines, kernels, steps = np.zeros(len(LINES)), defaultdict[str, LineUse](LineUse), 0
     for record in records(run, ranks) if ranks else ():
@@ -75,7 +77,7 @@ def account(run: Run) -> Account | None:
 
 
 def average_accounts(accounts: Sequence[Account]) -> Account:
-    """Each run counts once."""
+    """Average accounts; each run counts once."""
     count = len(accounts)
     return Account(
         {line: sum(one.lines[line] for one in accounts) / count for line in LINES},

@@ -26,10 +26,10 @@ from lostflops.predict.costs.quantiles import t_quantile
 TYPICAL: Final = 0.97
 MEAN: Final = 0.99
 SMALLEST: Final = 0.01
-"""Difference that is not called, however certain: where code and data come to lie in memory makes as much, and that may
-stay the same in all runs of a side (Mytkowicz et al., ASPLOS 2009)."""
+"""A smaller difference is never reported, however certain: the places of code and data in memory cause as much, and may
+be the same in all runs of a side (Mytkowicz et al., ASPLOS 2009)."""
 MARGIN: Final = 0.02
-"""Within which a difference is none."""
+"""Two sides are the same if they differ by at most this part."""
 _NINE_OF_TEN: Final = 1.6449
 _MOST_FREEDOM: Final = 1e6
 
@@ -43,12 +43,14 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """Uncertainty of one run's location, as parts of it: `runs` is its standard deviation over runs, `steps` the part
-    of it that its own steps explain. `freedom` is infinite where no side has several runs that would measure `runs`."""
+    """Uncertainty of one run's location, as parts of it."""
 
     runs: float
+    """Standard deviation over runs."""
     steps: float
+    """Part of it that the run's own steps explain."""
     freedom: float
+    """Degrees of freedom; infinite if no side has several runs that would measure `runs`."""
 
     @property
     def is_measured(self) -> bool:
@@ -56,13 +58,13 @@ class Noise:
 
     @property
     def between(self) -> float:
-        """By what part two runs differ in nine of ten cases, however many steps they have."""
+        """Largest part by which two runs differ in nine of ten cases, however many steps they have."""
         return _NINE_OF_TEN * sqrt(2 * max(self.runs**2 - self.steps**2, 0.0))
 
 
 @dataclass(frozen=True, slots=True)
 class RelativeChange:
-    """What B takes more than A, as a part of A; negative where it takes less."""
+    """Time that B takes more than A, as a part of A; negative if it takes less."""
 
     value: float
     low: float
@@ -75,7 +77,7 @@ class RelativeChange:
 
     @property
     def sign(self) -> int:
-        """1 and -1 where it is beyond chance, and large enough to be called."""
+        """1 or -1 if the change is beyond chance and large enough to be reported; otherwise 0."""
         if abs(self.value) < SMALLEST:
             return 0
         return (self.low > 0) - (self.high < 0)
@@ -87,7 +89,8 @@ class RelativeChange:
 def change(
     before: Sequence[Location], after: Sequence[Location], *, confidence: float, between: float
 ) -> RelativeChange:
-    """`between` is by what part two runs of a job differ at least in nine of ten cases; used where each side has one.
+    """Compare the runs of two sides. `between` is the part by which two runs of a job differ at least in nine of ten
+    cases; it is used if each side has one run.
 
     >>> runs = [Location(value, 0.001, 50) for value in (99.0, 100.0, 101.0)]
     >>> slow = [Location(value, 0.001, 50) for value in (109.0, 110.0, 111.0)]
@@ -121,8 +124,8 @@ def change(
 
 
 def _pool_variance(runs: Sequence[float], counts: Sequence[int]) -> float:
-    """What the difference varies by if both sides vary alike. A side of two runs looks calm too often, which Welch
-    takes for granted where the other has many."""
+    """Return the variance of the difference if both sides vary alike. A side of two runs looks calm too often, and
+    Welch's test believes it if the other side has many runs."""
     own = [count - 1 for count in counts]
     together = sum(run * free for run, free in zip(runs, own, strict=True)) / sum(own)
     return together * sum(1 / count for count in counts)
@@ -133,7 +136,7 @@ def _up(power: float) -> float:
 
 
 def _satterthwaite(parts: Sequence[float], freedoms: Sequence[float]) -> float:
-    """Degrees of freedom of a sum of variances that are each known with their own."""
+    """Return the degrees of freedom of a sum of variances that each have their own."""
     if inf in parts:
         return 0.0
     known = sum(part**2 / own for part, own in zip(parts, freedoms, strict=True) if part)
@@ -141,8 +144,8 @@ def _satterthwaite(parts: Sequence[float], freedoms: Sequence[float]) -> float:
 
 
 def verdict(typical: RelativeChange, average: RelativeChange, margin: float = MARGIN) -> Verdict:
-    """Judge by the typical step, else by the mean; inconclusive where they contradict each other. With one run on each
-    side the mean is not used: one run does not show how often its longest steps occur."""
+    """Judge by the typical step, otherwise by the mean; return inconclusive if they contradict each other. With one run
+    on each side the mean is not used: one run does not show how often its longest steps occur."""
     signs = {typical.sign, average.sign if average.noise.is_measured else 0} - {0}
     if signs == {1}:
         return Verdict.SLOWER

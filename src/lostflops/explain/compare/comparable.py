@@ -21,24 +21,27 @@ if TYPE_CHECKING:
 REFUSED: Final = ("device", "world size", "model")
 _FACTS: Final = (*REFUSED, "samples per step", "tokens per step", "dtype", "backend", "torch", "buckets", "threads")
 _SET: Final = ("CUDA_", "NCCL_", "OMP_", "PYTORCH_", "TORCH_")
-"""How the recorded environment variables begin that can make a job faster."""
+"""First letters of recorded environment variables that can make a job faster."""
 _UNSET: Final = "unset"
 
 
 @dataclass(frozen=True, slots=True)
 class JobFacts:
-    """Of one run, each as people read it; what was not recorded is missing."""
+    """Facts about the job of one run."""
 
     told: Mapping[str, str]
+    """Values as people read them; facts that were not recorded are missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """`before` and `after` are the values that runs of either side have."""
+    """A fact that differs between the sides."""
 
     fact: str
     before: tuple[str, ...]
+    """Values that runs of side A have."""
     after: tuple[str, ...]
+    """Values that runs of side B have."""
 
     def __str__(self) -> str:
         return f"{self.fact} {' and '.join(self.before)} in A, {' and '.join(self.after)} in B"
@@ -46,7 +49,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class JobComparison:
-    """What all runs share, what differs, and what not all of them tell."""
+    """Facts that all runs share, those that differ, and those that not all runs recorded."""
 
     same: Mapping[str, str]
     differing: tuple[Difference, ...]
@@ -68,7 +71,8 @@ def facts(run: Run, samples: float | None, tokens: float | None) -> JobFacts:
 
 
 def compare(before: Sequence[JobFacts], after: Sequence[JobFacts]) -> JobComparison:
-    """
+    """Compare the facts of both sides.
+
     >>> compare([JobFacts({"model": "m", "torch": "2"})], [JobFacts({"model": "n", "torch": "2"})]).refused
     (Difference(fact='model', before=('m',), after=('n',)),)
     >>> compare([JobFacts({"model": "m"}), JobFacts({})], [JobFacts({"model": "n"})]).refused
@@ -113,7 +117,8 @@ def _ranks(run: Run) -> dict[str, str]:
 
 
 def _model(run: Run) -> dict[str, str]:
-    """Parameters by name and whole shape, of all ranks: stages of a pipeline have their own."""
+    """Return the model and its dtype. The model is the parameters of all ranks by name and whole shape: stages of a
+    pipeline have their own."""
     rows = run.rows("select distinct name, shape, dtype, bytes from parameters order by name, shape")
     if not rows:
         return {}
@@ -129,7 +134,8 @@ def _model(run: Run) -> dict[str, str]:
 
 
 def _size(shape: str | None) -> int:
-    """
+    """Return the number of elements of a shape, given as JSON; 0 if unknown.
+
     >>> _size("[2,3]"), _size("[]"), _size(None)
     (6, 1, 0)
     """

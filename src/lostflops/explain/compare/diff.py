@@ -108,12 +108,12 @@ def sources(pair: RunPair) -> Iterator[Figure]:
 
 
 def _finite(part: float) -> float | None:
-    """None where a single step leaves it unknown; JSON has no infinity."""
+    """Return a part; None if a single step leaves it unknown, because JSON has no infinity."""
     return part if isfinite(part) else None
 
 
 def _ns(time: float) -> float | int:
-    """Whole ones, but where a token takes only a few."""
+    """Round a time to whole ns, unless it is only a few ns, as for a token."""
     return round(time) if time >= 1000 else time
 
 

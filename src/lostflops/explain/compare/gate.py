@@ -39,7 +39,8 @@ class GateOutcome(StrEnum):
 
 
 def outcome(typical: RelativeChange, average: RelativeChange, limit: float) -> GateOutcome:
-    """
+    """Decide whether the candidate passes.
+
     >>> from lostflops.explain.compare.change import Noise
     >>> seen = Noise(0.01, 0.001, 4)
     >>> typical = [RelativeChange(at, at - 0.02, at + 0.02, seen) for at in (0, 0.02, 0.04)]
@@ -52,7 +53,8 @@ def outcome(typical: RelativeChange, average: RelativeChange, limit: float) -> G
 
 
 def _exceeds(found: RelativeChange, limit: float) -> bool:
-    """Slower beyond chance and by more than the limit; where chance alone makes more than that, all of the interval."""
+    """Return whether B is slower beyond chance and by more than the limit; if noise is larger than the limit, the whole
+    interval must exceed it."""
     return found.low > (0 if found.half_width <= limit else limit) and found.value > limit
 
 

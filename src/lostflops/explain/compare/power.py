@@ -20,24 +20,25 @@ from lostflops.predict.costs.quantiles import f_tail, t_quantile
 POWER: Final = 0.9
 _ASSURED: Final = 0.8
 _FEWEST: Final = 4
-"""Runs on each side below which nobody knows that it is steps that differ."""
+"""With fewer runs on each side, it is unknown whether the difference comes from steps."""
 _MOST_RUNS: Final = 1000
 _MOST_TIMES: Final = 100
-"""So many times the steps at hand are still worth asking for."""
+"""Longer runs are suggested only up to this many times the present number of steps."""
 _MANY: Final = 1e6
 
 
 @dataclass(frozen=True, slots=True)
 class Needed:
-    """`runs` on each side of as many steps as now; or as many runs as now with so many `steps` each, where that helps.
-    None where no number does."""
+    """Numbers of runs or steps that are needed."""
 
     runs: int | None
+    """Runs on each side, each with as many steps as now; None if no number is enough."""
     steps: int | None
+    """Steps of each run, with as many runs as now; None if longer runs do not help."""
 
 
 def estimate_needed_runs(noise: Noise, effect: float, *, runs: int, steps: int) -> Needed:
-    """With `runs` on each side at hand, of `steps` each.
+    """Estimate the runs or steps that show an effect, given `runs` on each side with `steps` each.
 
     >>> estimate_needed_runs(Noise(0.01, 0.001, inf), 0.03, runs=1, steps=100)
     Needed(runs=5, steps=None)
@@ -50,14 +51,14 @@ def estimate_needed_runs(noise: Noise, effect: float, *, runs: int, steps: int) 
 
 
 def _compute_detectable_effect(spread: float, runs: int) -> float:
-    """The difference that so many runs on each side show, nine times of ten."""
+    """Compute the difference that this many runs on each side show in nine of ten cases."""
     freedom = _welch(runs)
     return (t_quantile(TYPICAL, freedom) + t_quantile(2 * POWER - 1, freedom)) * spread * sqrt(2 / runs)
 
 
 def _welch(runs: int) -> float:
-    """Degrees of freedom that two sides of alike runs have on average; fewer than both together, for they never look
-    quite alike."""
+    """Return the mean degrees of freedom of two sides with similar runs; fewer than both together, because they never
+    look quite alike."""
     own = runs - 1
     return 2 * own * (own + 1) / (own + 2)
 
@@ -79,7 +80,8 @@ def _bound_noise(noise: Noise) -> float:
 
 @lru_cache(maxsize=256)
 def _inflation(freedom: float) -> float:
-    """By how much a variance that was measured so may be larger: `freedom` over the quantile of chi-square."""
+    """Return the factor by which a variance measured with this freedom may be larger: `freedom` over the quantile of
+    chi-square."""
     low, high = 0.0, 1.0
     for _ in range(60):
         middle = (low + high) / 2

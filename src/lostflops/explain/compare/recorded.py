@@ -43,7 +43,8 @@ _COLLECTIVES: Final = """
 
 
 def mark_no_steps(paths: Sequence[Path]) -> bool:
-    """Return whether all runs have a timeline and none of them a step, traced or timed, of which each is alike."""
+    """Return whether all runs have a timeline and no run has a step, traced or timed, that can be compared with
+    others."""
     counts = []
     inferred = ", ".join(f"'{what}'" for what in UNCOUNTED)
     for path in paths:
@@ -56,7 +57,7 @@ def mark_no_steps(paths: Sequence[Path]) -> bool:
 
 
 def diff(before: Sequence[Path], after: Sequence[Path], *, anyway: bool = False) -> Result:
-    """Raises UsageError where the jobs are others, as the comparison of steps does."""
+    """Compare recordings; raise UsageError if the jobs are different, as the comparison of steps does."""
     sides = [[_read(path) for path in side] for side in (before, after)]
     comparison = comparable.compare(*([told for told, _ in side] for side in sides))
     if comparison.refused and not anyway:
@@ -86,7 +87,7 @@ def _read(path: Path) -> tuple[comparable.JobFacts, Account]:
 
 
 def per_second(run: Run) -> Account:
-    """An account whose lines sum to a second: what a rank's time went to, on average."""
+    """Return an account whose lines sum to a second: the mean use of a rank's time."""
     ranks = [rank for (rank,) in run.rows("select rank from ranks where events > 0 order by rank")]
     lines, kernels = np.zeros(len(LINES)), defaultdict[str, LineUse](LineUse)
     for record in records(run, ranks):

@@ -22,20 +22,22 @@ _SETTLED = "with {paced} select ns, samples, tokens from paced where settled ord
 
 @dataclass(frozen=True, slots=True)
 class StepTimes:
-    """Times in ns; a step's is the median of its ranks where it was timed, and their mean in a trace. `samples` and
-    `tokens` are those of a step, all ranks together; None where they were not recorded or differ from step to step."""
+    """Times of the steps of a run, and the work of a step."""
 
     times: Times
+    """Times in ns; the median of the ranks of a timed step, their mean in a trace."""
     samples: float | None = None
+    """Samples per step on all ranks together; None if not recorded, or different from step to step."""
     tokens: float | None = None
+    """The same for tokens."""
 
     def per(self, what: str) -> Times:
-        """Times of a `step`, or for each of its samples or tokens."""
+        """Return the times per `step`, or per sample or token."""
         return self.times if what == "step" else self.times / getattr(self, f"{what}s")
 
 
 def read_timed_steps(run: Run) -> StepTimes:
-    """Settled steps of the newest attempt that has any."""
+    """Read the settled steps of the newest attempt that has any."""
     pace = choose_pace(paces(run))
     if pace is None or not pace.settled:
         return StepTimes(np.zeros(0))
@@ -44,7 +46,7 @@ def read_timed_steps(run: Run) -> StepTimes:
 
 
 def read_profiled_steps(run: Run) -> StepTimes:
-    """Whole steps of the trace."""
+    """Read the whole steps of the trace."""
     ranks = [rank for (rank,) in run.rows("select distinct rank from steps order by rank")]
     edges = [window(record, WindowKind.STEPS) for record in records(run, ranks)] if ranks else []
     numbers = np.concatenate([np.array(one.number, np.int64) for one in edges] or [np.zeros(0, np.int64)])
@@ -55,7 +57,7 @@ def read_profiled_steps(run: Run) -> StepTimes:
 
 
 def _constant(values: npt.NDArray[Any]) -> float | None:
-    """What nearly all steps have: the last batch of an epoch may be smaller."""
+    """Return the value that nearly all steps have, or None: the last batch of an epoch may be smaller."""
     known = np.ma.compressed(np.ma.masked_invalid(np.ma.asarray(values, np.float64)))
     if known.size < len(values) or not known.size:
         return None

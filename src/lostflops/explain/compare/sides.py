@@ -24,39 +24,41 @@ if TYPE_CHECKING:
     from lostflops.account.ledger.by_rank import Progress
 
 _FEWEST: Final = 2
-"""Settled steps of a run below which its trace is asked."""
+"""If a run has fewer settled steps than this, its trace is used."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredSide:
-    """One run. `began` is when its first step did, in ns of Unix time."""
+    """One run of a side."""
 
     path: Path
     data: str
     steps: StepTimes
     facts: JobFacts
     began: int
+    """Start of its first step, in ns of Unix time."""
     account: Account | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunPair:
-    """`unit` is what times are of: a `step`, or a `sample` or `token` where batches differ."""
+    """The runs of both sides, and how they differ."""
 
     before: tuple[MeasuredSide, ...]
     after: tuple[MeasuredSide, ...]
     is_timed: bool
     comparison: JobComparison
     unit: str
+    """Unit that times are for: a `step`, or a `sample` or `token` if batches differ."""
     typical: RelativeChange
     average: RelativeChange
     typical_ns: tuple[float, float]
-    """Of A and of B: the geometric mean of their runs."""
+    """Typical times of A and of B: the geometric mean of their runs."""
     average_ns: tuple[float, float]
 
     @property
     def steps_per_run(self) -> int:
-        """The fewest of any run."""
+        """The smallest number of steps of any run."""
         return min(run.steps.times.size for run in (*self.before, *self.after))
 
     @property
@@ -64,7 +66,7 @@ class RunPair:
         return min(len(self.before), len(self.after))
 
     def accounts(self) -> tuple[Account, Account] | None:
-        """Those of runs that have one; None where a side has none."""
+        """Return the accounts of both sides, from the runs that have one; None if a side has none."""
         sides = [[run.account for run in side if run.account is not None] for side in (self.before, self.after)]
         return (average_accounts(sides[0]), average_accounts(sides[1])) if all(sides) else None
 
@@ -77,7 +79,7 @@ def read_pair(
     accounted: bool = False,
     progress: Progress | None = None,
 ) -> RunPair:
-    """Raises UsageError where they cannot be compared."""
+    """Read and compare the runs of two sides; raise UsageError if they cannot be compared."""
     paths = [*before, *after]
     is_timed = True
     runs = _measure_runs(paths, read_timed_steps, accounted, progress)
@@ -161,7 +163,8 @@ def _on_hosts(runs: Sequence[MeasuredSide]) -> bool:
 
 
 def _unit(before: Sequence[MeasuredSide], after: Sequence[MeasuredSide], comparison: JobComparison) -> str:
-    """Tokens before samples, where either differs and all runs tell."""
+    """Return the unit of times: tokens, otherwise samples, if either differs and all runs recorded it; otherwise
+    steps."""
     differing = {one.fact for one in comparison.differing}
     runs = (*before, *after)
     if not differing & {"tokens per step", "samples per step"}:

@@ -13,16 +13,16 @@ from lostflops.explain.compare.account import Account, LineUse
 
 MOST_KERNELS: Final = 10
 _ALIKE: Final = 0.05
-"""Part by which calls, or the time of a call, must differ to be named."""
+"""Calls, or the time of a call, must differ by more than this part to be named."""
 _SEEN: Final = 0.0005
-"""Part of a step that a difference must make to be listed,"""
+"""A difference is listed if it is at least this part of a step."""
 _PLAIN: Final = 0.01
-"""and where neither calls nor their times differ by much."""
+"""It must be at least this part of a step if neither calls nor their times differ by much."""
 _SAME: Final = "about the same"
 
 
 def lines(before: Account, after: Account) -> Table:
-    """In whole ns, so that differences sum to that of the step."""
+    """Tabulate lines in whole ns, so that differences sum to that of the step."""
     old, new = ({line: round(side.lines[line]) for line in LINES} for side in (before, after))
     whole = sum(old.values()) or 1
     told = [(line, old[line], new[line], new[line] - old[line], (new[line] - old[line]) / whole) for line in LINES]
@@ -45,7 +45,7 @@ def lines(before: Account, after: Account) -> Table:
 
 
 def mostly(before: Account, after: Account) -> str:
-    """The line that makes most of the difference."""
+    """Name the line that makes most of the difference."""
     deltas = {line: after.lines[line] - before.lines[line] for line in LINES}
     whole = sum(deltas.values())
     line = max(deltas, key=lambda line: deltas[line] * whole)
@@ -97,7 +97,7 @@ def _sizes(name: str, before: Account, after: Account) -> tuple[int, int]:
 def _list_differences(
     before: Mapping[str, LineUse], after: Mapping[str, LineUse], step_ns: float
 ) -> list[tuple[Value, ...]]:
-    """The largest difference first, without what makes no part of a step."""
+    """List differences, the largest first, without those that are a negligible part of a step."""
     found: list[tuple[Value, ...]] = []
     for name in before.keys() | after.keys():
         old, new = before.get(name, LineUse()), after.get(name, LineUse())
@@ -109,7 +109,7 @@ def _list_differences(
 
 
 def describe_change(old: LineUse, new: LineUse) -> str:
-    """What happened to it, in a word.
+    """Describe the change of a kernel or collective in a few words.
 
     >>> before = LineUse(2, 10)
     >>> describe_change(LineUse(), LineUse(1, 5))

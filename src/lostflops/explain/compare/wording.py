@@ -15,7 +15,8 @@ _APART: Final = 0.02
 
 
 def format_signed_percent(part: float) -> str:
-    """
+    """Format a part in percent, with its sign.
+
     >>> format_signed_percent(0.0312), format_signed_percent(-0.2), format_signed_percent(0)
     ('+3.1%', '-20.0%', '0.0%')
     """
@@ -23,7 +24,8 @@ def format_signed_percent(part: float) -> str:
 
 
 def interval(found: RelativeChange, confidence: float = TYPICAL) -> str:
-    """
+    """Describe the interval of a change.
+
     >>> from lostflops.explain.compare.change import Noise
     >>> interval(RelativeChange(0.1, 0.08, 0.12, Noise(0, 0, 1)))
     '97% interval +8.0% to +12.0%'
@@ -57,7 +59,7 @@ def advice(pair: RunPair, effect: float) -> str:
 
 
 def notes(pair: RunPair) -> Iterator[str]:
-    """Say what makes the comparison less reliable."""
+    """Yield what makes the comparison less reliable."""
     compared = pair.comparison
     if pair.unit != "step":
         yield f"Times are per {pair.unit}, because the batches differ: a larger batch may train differently."
@@ -71,7 +73,7 @@ def notes(pair: RunPair) -> Iterator[str]:
 
 
 def long_steps(pair: RunPair, limit: float, is_fine: bool) -> Iterator[str]:
-    """Note that the mean may differ where typical steps do not: the mean is what is paid for."""
+    """Yield a note if the mean may differ although typical steps do not: the mean is what is paid for."""
     if is_fine and pair.average.high > limit:
         yield (
             f"The mean differs by {format_signed_percent(pair.average.value)} ({interval(pair.average, MEAN)}): "
@@ -100,7 +102,8 @@ def _about_runs(pair: RunPair) -> Iterator[str]:
 
 
 def profiled_apart(pair: RunPair, profiled: float) -> str | None:
-    """Note that profiled steps, from which lines and kernels come, differ by something else than normal steps."""
+    """Return a note if profiled steps, from which lines and kernels come, differ by another amount than normal
+    steps."""
     found = pair.typical
     if pair.unit != "step" or not pair.is_timed or abs(profiled - found.value) <= max(_APART, found.half_width):
         return None

@@ -33,7 +33,10 @@ class _Inflater(Protocol):
 
 
 class ByteStream:
-    """Iterate over it once; `digest`, `read_bytes` and `problem` are final afterwards."""
+    """The decompressed bytes of a file, in blocks.
+
+    Iterate over it once; `digest`, `read_bytes` and `problem` are final afterwards.
+    """
 
     def __init__(self, path: Path, on_read: Callable[[int], None] | None = None, block: int = BLOCK) -> None:
         self.path = path
@@ -68,7 +71,7 @@ class ByteStream:
                     first = self._read(file)
 
     def drain(self) -> None:
-        """Hash what iteration did not reach, so that `digest` stands for the whole file."""
+        """Hash the rest of the file that iteration did not reach, so that `digest` covers the whole file."""
         with self.path.open("rb", buffering=0) as file:
             file.seek(self.read_bytes)
             while self._read(file):
@@ -121,6 +124,6 @@ def _new_inflater() -> _Inflater:
 
 
 def file_hash(path: Path) -> str:
-    """SHA-256 of a file's bytes on disk."""
+    """Return the SHA-256 of a file's bytes on disk."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

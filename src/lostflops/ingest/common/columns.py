@@ -12,16 +12,16 @@ import numpy.typing as npt
 from lostflops.store.parts import PIECE_ROWS
 
 NULL: Final = -(1 << 63)
-"""Stands for null in an int64 column until it is written."""
+"""Null in an int64 column, until it is written."""
 NULL32: Final = -(1 << 31)
-"""The same in an int32 column."""
+"""Null in an int32 column, until it is written."""
 
 Array = npt.NDArray[Any]
 Columns = dict[str, Array]
 
 
 class Texts(dict[Any, int]):
-    """Codes for repeated texts (str, or the bytes of JSON); 0 stands for null.
+    """Codes for repeated texts (str, or the bytes of JSON); code 0 is null.
 
     >>> texts = Texts()
     >>> texts.codes(["mm", "", "add", "mm"], 4).tolist(), texts.texts()
@@ -43,7 +43,7 @@ class Texts(dict[Any, int]):
         return len(self._texts) - 1
 
     def texts(self) -> list[str | None]:
-        """The text of each code; always the same list, which grows."""
+        """Return the text of each code; always the same list, which grows."""
         return self._texts
 
     def codes(self, keys: Iterable[Any], count: int) -> npt.NDArray[np.uint32]:
@@ -51,7 +51,7 @@ class Texts(dict[Any, int]):
 
 
 def integers(values: list[Any]) -> npt.NDArray[np.int64]:
-    """Values that every known dialect writes as integers; what numpy cannot take for one becomes null."""
+    """Convert values that every known dialect writes as integers; values that numpy cannot convert become null."""
     try:
         return np.fromiter(values, np.int64, len(values))
     except (OverflowError, TypeError, ValueError):
@@ -59,13 +59,13 @@ def integers(values: list[Any]) -> npt.NDArray[np.int64]:
 
 
 def small_integers(values: list[Any]) -> npt.NDArray[np.int32]:
-    """The same for columns of 32 bits."""
+    """Convert values to integers of 32 bits; values that do not fit become null."""
     wide = integers(values)
     return np.where((wide > NULL32) & (wide < -NULL32), wide, NULL32).astype(np.int32)
 
 
 def numbers(values: list[Any]) -> npt.NDArray[np.float64]:
-    """Finite numbers; anything else is null."""
+    """Convert values to finite numbers; anything else becomes null."""
     try:
         found = np.array(values, np.float64)
     except (TypeError, ValueError, OverflowError):
@@ -74,14 +74,14 @@ def numbers(values: list[Any]) -> npt.NDArray[np.float64]:
 
 
 def whole_numbers(values: list[Any], dtype: type[np.signedinteger[Any]] = np.int64) -> Array:
-    """Values of any type; what is no integer in range becomes null."""
+    """Convert values of any type; a value that is not an integer in range becomes null."""
     limits = np.iinfo(dtype)
     null, most = int(limits.min), int(limits.max)
     return np.fromiter((_whole(value, null, most) for value in values), dtype, len(values))
 
 
 def whole_or_none(value: object, bits: int = 64) -> int | None:
-    """One integer with the same care."""
+    """Convert one value; return None if it is not an integer that fits into `bits`."""
     null = -(1 << (bits - 1))
     number = _whole(value, null, -null - 1)
     return None if number == null else number
@@ -125,7 +125,7 @@ class Spool:
             self._spill(self._gather())
 
     def pieces(self) -> Iterator[Columns]:
-        """All rows, in the order in which they were appended."""
+        """Yield all rows, in the order in which they were appended."""
         if self._file is not None:
             self._file.seek(0)
             for rows in self._sizes:
@@ -166,5 +166,5 @@ class Spool:
 
 
 def null_of(dtype: np.dtype[Any]) -> Any:
-    """Smallest integer, not-a-number, or 0 in the unsigned columns of codes."""
+    """Return the null of a type: the smallest integer, not-a-number, or 0 in unsigned columns of codes."""
     return np.nan if dtype.kind == "f" else np.iinfo(dtype).min

@@ -26,12 +26,13 @@ _OPS: Final = {
     "all_to_all": re.compile(r"all_?to_?all", re.IGNORECASE),
 }
 _LONGEST_NAME: Final = 4_096
-"""Templates make names of some thousand characters; what says `nccl` says it early."""
+"""Templates make names of several thousand characters; `nccl` appears early in a name."""
 _COMM_KERNEL: Final = re.compile("|".join(_PATTERNS), re.IGNORECASE)
 
 
 def is_comm_kernel(name: str) -> bool:
-    """
+    """Return whether a kernel communicates, by its name.
+
     >>> is_comm_kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)")
     True
     >>> is_comm_kernel("void at::native::reduce_kernel<512, 1, ...>")
@@ -41,7 +42,7 @@ def is_comm_kernel(name: str) -> bool:
 
 
 def op_of_kernel(name: str) -> str | None:
-    """The operation that the name of a communication kernel spells out; NCCL's own names are read by `ops`.
+    """Return the operation in the name of a communication kernel, or None; `ops` reads NCCL's own names.
 
     >>> op_of_kernel("void multimem_all_reduce_kernel<c10::BFloat16, 16>"), op_of_kernel("ncclDevKernel_Generic")
     ('all_reduce', None)
@@ -50,5 +51,5 @@ def op_of_kernel(name: str) -> str | None:
 
 
 def is_comm_host_event(name: str) -> bool:
-    """Collectives that a host thread carries out itself."""
+    """Return whether the event is a collective that a host thread carries out itself."""
     return name.startswith("gloo:")

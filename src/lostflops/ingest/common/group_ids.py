@@ -17,12 +17,13 @@ _LONGEST_LIST = 8
 
 
 def group_id(name: str, ranks: Sequence[int]) -> str:
-    """`name@members`; the order in which `ranks` are given does not matter."""
+    """Return `name@members`; the order of `ranks` does not matter."""
     return f"{name}@{_members(sorted(set(ranks)))}"
 
 
 def _members(ranks: list[int]) -> str:
-    """
+    """Return the members as text: one rank, a range with its stride, a short list, or the ends and a hash.
+
     >>> _members([3]), _members([0, 3, 4]), _members([0, 4])
     ('3', '0,3,4', '0-4/4')
     >>> _members([n * n for n in range(65)])
@@ -44,7 +45,7 @@ def _members(ranks: list[int]) -> str:
 
 
 def parse_ranks(text: str) -> list[int] | None:
-    """The ranks in a text such as Kineto and Flight Recorder write; None when they are not all there.
+    """Return the ranks in a list as written by Kineto and Flight Recorder; None if they are not all there.
 
     Kineto shortens lists of more than 30 (`format_list` in torch/csrc/profiler/util.cpp).
 

@@ -82,7 +82,9 @@ _KERNEL = re.compile(
 
 
 def canonical_op(recorded: str) -> str | None:
-    """None for what moves no data (`wait`, `init`), holds several ops (`coalesced`) or does not say (`Generic`).
+    """Return the one name of a collective.
+
+    None if it moves no data (`wait`, `init`), has several ops (`coalesced`) or does not name its op (`Generic`).
 
     >>> canonical_op("wait"), canonical_op("ncclDevKernel_Generic"), canonical_op("aten::scatter_")
     (None, None, None)
@@ -130,9 +132,9 @@ _NAMESPACE = re.compile(r"^(?:c10::|at::|torch\.)")
 
 
 def dtype_bytes(recorded: str) -> int | None:
-    """Bytes of one element; None for names that are not element types (`Scalar`, `TensorList`, ``).
+    """Return the bytes of one element; None for names that are not element types (`Scalar`, `TensorList`, ``).
 
-    Kineto writes C++ types under `Input type` and names of `ScalarType` under `dtype`; both spell
-    `int` alike, in lower and upper case. `long` is 8 bytes, as on Linux.
+    Kineto writes C++ types under `Input type` and names of `ScalarType` under `dtype`; both spell `int` alike, in lower
+    and upper case. `long` is 8 bytes, as on Linux.
     """
     return _BYTES_BY_DTYPE.get(_NAMESPACE.sub("", recorded.strip()).lower())

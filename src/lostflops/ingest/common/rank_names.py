@@ -17,7 +17,7 @@ _HANDLER = re.compile(r"^(?P<host>[A-Za-z0-9][\w.-]*)_(?P<process>\d+)\.\d{13,19
 
 
 def rank_in_name(name: str) -> int | None:
-    """The last rank that a file's name states.
+    """Return the last rank that a file's name states, or None.
 
     >>> rank_in_name("rank-34.Jul_15_10_52_41.1074.pt.trace.json.gz"), rank_in_name("resnet50_num_workers_4.json")
     (34, None)
@@ -27,7 +27,7 @@ def rank_in_name(name: str) -> int | None:
 
 
 def host_in_name(name: str) -> str | None:
-    """The host in a name made by `torch.profiler.tensorboard_trace_handler`.
+    """Return the host in a name made by `torch.profiler.tensorboard_trace_handler`, or None.
 
     >>> host_in_name("node7.cluster_21147.1698955063520869240.pt.trace.json")
     'node7.cluster'
@@ -39,7 +39,9 @@ def host_in_name(name: str) -> str | None:
 
 
 def process_in_name(name: str) -> str | None:
-    """Host and process in such a name: a profiler that records a process several times leaves a file each time.
+    """Return host and process in a name made by `torch.profiler.tensorboard_trace_handler`, or None.
+
+    A profiler that records a process several times leaves a file each time.
 
     >>> process_in_name("node7_21147.1698955063520869240.pt.trace.json")
     'node7_21147'

@@ -12,21 +12,23 @@ from lostflops.ingest.common.vocabulary import Vocabulary
 from lostflops.store.parts import PartWriter
 
 Clean = Callable[[Iterator[bytes]], Iterator[bytes]]
-"""Blocks of a file as they are to be read."""
+"""A function from the blocks of a file to the blocks that are read instead."""
 
 
 class RankClaim(NamedTuple):
-    """A rank, and where it comes from: `recorded`, `file name`, or `assigned` when nothing tells."""
+    """A rank that a file claims, and where the rank comes from."""
 
     rank: int | None
+    """None if the file does not state its rank."""
     source: str
+    """`recorded`, `file name`, or `assigned` if the file does not state its rank."""
     ranks: int = 1
-    """How many ranks in a row a file needs that tells none."""
+    """Number of consecutive ranks that a file without a stated rank needs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadTask:
-    """One file to read, and where its part goes."""
+    """One file to read, and where its rows go."""
 
     path: Path
     claim: RankClaim
@@ -39,12 +41,13 @@ class ReadTask:
 
 @dataclass(slots=True, kw_only=True)
 class RankRows:
-    """What a file says about one of its ranks, and how many rows it has in each table."""
+    """Facts that a file states about one of its ranks."""
 
     rank: int
     rank_source: str
     digest: str
     rows: Counter[str]
+    """Number of rows in each table."""
     host: str | None = None
     device: str | None = None
     device_index: int | None = None
@@ -56,13 +59,16 @@ class RankRows:
 class Reader(Protocol):
     NAME: str
     IS_TIMELINE: bool
-    """Whether it writes `events`: a rank has one timeline, whatever the format."""
+    """Whether it writes `events`: a rank has one timeline, in whatever format."""
 
     def recognises(self, head: bytes, path: Path) -> bool:
-        """Tell from the first bytes of a file, decompressed; formats that end with their schema look at its end too."""
+        """Return whether a file has this format, from its first bytes, decompressed.
+
+        Formats that end with their schema look at the end of the file too.
+        """
 
     def rank_claim(self, path: Path) -> RankClaim:
-        """The file's rank, of several the lowest."""
+        """Return the file's rank; of several, the lowest."""
 
     def ingest(self, job: ReadTask) -> list[RankRows]:
-        """Read the file and write the parts of its ranks, mostly one."""
+        """Read the file and write the parts of its ranks, usually one rank."""

@@ -47,13 +47,13 @@ _MOST_ROWS: Final = 1 << 28
 _TABLES: Final = {table.name: table for table in (COLLECTIVES, EVENTS, GROUPS, LANES, LINKS, MEMORY, STATS, STEPS)}
 _IS_ENCRYPTED: Final = 1
 _NO_ZIP: Final = (zipfile.BadZipFile, EOFError, ValueError, OverflowError, RuntimeError, struct.error)
-"""What `zipfile` says of damaged files, in one way or another; a feature that it lacks is a RuntimeError."""
+"""Errors that `zipfile` raises for damaged files; a feature that it does not support is a RuntimeError."""
 
 Index = Annotated[int, Meta(ge=0, lt=1 << 31)]
 
 
 class ReducedTrace(msgspec.Struct, kw_only=True):
-    """What stands in `part.json`."""
+    """Content of `part.json`."""
 
     reduced: Annotated[int, Meta(ge=1)] = 1
     """Version of this layout."""
@@ -62,7 +62,7 @@ class ReducedTrace(msgspec.Struct, kw_only=True):
     format: str
     writer: str = f"lostflops {__version__}"
     trace_bytes: Annotated[int, Meta(ge=0)]
-    """Size of the trace that was reduced, as text."""
+    """Size of the trace before it was reduced, as text."""
     rank: Index
     rank_source: str
     rows: dict[str, Annotated[int, Meta(ge=0, le=_MOST_ROWS)]]
@@ -84,7 +84,7 @@ def is_reduced(path: Path) -> bool:
 
 
 def pack(told: ReducedTrace, folder: Path, files: Sequence[PartFile], target: Path) -> None:
-    """What a `PartWriter` wrote to `folder`, as one file."""
+    """Pack the files that a `PartWriter` wrote to `folder` into one file."""
     with zipfile.ZipFile(target, "w", zipfile.ZIP_STORED) as archive:
         archive.writestr(zipfile.ZipInfo(_TOLD), msgspec.json.encode(told))
         for number, file in enumerate(files):
@@ -101,7 +101,7 @@ def told_by(path: Path) -> ReducedTrace:
 
 
 def adopt(job: ReadTask, source_format: str) -> list[RankRows]:
-    """Take the rows of a reduced trace as they are; BrokenSource says what is wrong with it, and nothing is taken."""
+    """Take the rows of a reduced trace as they are; raise BrokenSource, and take nothing, if anything is wrong."""
     with job.path.open("rb") as file, _open_archive(job.path, file) as archive:
         told = _read_header(job.path, archive)
         if told.format != source_format:
@@ -171,7 +171,7 @@ def _read_header(path: Path, archive: zipfile.ZipFile) -> ReducedTrace:
 
 
 def _members(path: Path, archive: zipfile.ZipFile) -> list[tuple[TableSchema, zipfile.ZipInfo]]:
-    """Its tables, by the directory alone; sizes are bounded by that of the file."""
+    """Return the tables in the archive, by its directory alone; their sizes are limited by the size of the file."""
     infos = archive.infolist()[1:]
     if len({info.filename for info in infos} | {_TOLD}) <= len(infos):
         raise _build_error(path, "two of its members have the same name")

@@ -30,14 +30,16 @@ MAX_INTEGER_BYTES = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How large a file of one kind can be; `what` names the kind, and `smaller` says how to write a smaller one."""
+    """Limits on the size of one kind of file."""
 
     what: str
+    """Name of the kind."""
     input_bytes: int
     opcodes: int
     container_bytes: int
     walked_values: int
     smaller: str
+    """How to write a smaller file."""
 
 
 FLIGHT_RECORDER: Final = Limits(
@@ -76,7 +78,7 @@ _RECALL = np.dtype([("opcode", "u1"), ("slot", "<u4")])
 
 
 def loads(data: bytes, name: str = "the pickle", limits: Limits = FLIGHT_RECORDER) -> Any:
-    """The value pickled in `data`; `name` stands for it in messages.
+    """Return the value pickled in `data`; `name` is its name in messages.
 
     Text that is not UTF-8 gets replacement characters: programs name threads and files as they like.
     """
@@ -102,7 +104,7 @@ def loads(data: bytes, name: str = "the pickle", limits: Limits = FLIGHT_RECORDE
 
 
 class _RefusedPickle(Exception):
-    """Well-formed perhaps, but more than plain data of sane size."""
+    """The pickle may be well-formed, but is more than plain data of a reasonable size."""
 
 
 class _Machine:
@@ -189,7 +191,10 @@ class _Machine:
         self.memo[slot] = value
 
     def recall_many(self) -> None:
-        """Values remembered in slots of four bytes. Stacks of frames are runs of hundreds, and most of a snapshot."""
+        """Push values that were stored in slots of four bytes.
+
+        Stacks of frames are runs of hundreds of these opcodes, and most of a snapshot.
+        """
         end = self.at + 4
         if self.data[end : end + 1] != b"j":
             self.stack.append(self.memo[self.number(4)])

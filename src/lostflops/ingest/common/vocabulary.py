@@ -27,7 +27,7 @@ Item = TypeVar("Item", bound=np.generic)
 
 
 class Vocabulary:
-    """Shared by all ranks of a task, so that their rows can go to one file."""
+    """Texts shared by all ranks of a task, so that their rows can go to one file."""
 
     def __init__(self) -> None:
         self.names = Texts(_MOST_NAMES)
@@ -44,7 +44,7 @@ class Vocabulary:
         """Numbers of a grid or block such as `[8, 1, 1]`."""
 
     def count_refused(self) -> Counter[str]:
-        """How often a text was left out because there were too many different ones, by observation."""
+        """Count how often a text was left out because there were too many different texts, by observation."""
         return Counter(
             names_dropped=self.names.refused,
             shapes_dropped=self.details.refused,
@@ -53,16 +53,16 @@ class Vocabulary:
         )
 
     def _module(self, name: str) -> int:
-        """The collector names a module in an annotation."""
+        """Return the code of the module that the collector names in an annotation; 0 for other names."""
         return self.modules[name.removeprefix(_MODULE)] if name.startswith(_MODULE) else 0
 
     def _source(self, name: str) -> int:
-        """The profiler names a Python call by its source line."""
+        """Return the code of the source line that the profiler names a Python call by; 0 for other names."""
         return self.sources[name] if _PYTHON_FRAME.search(name[:_LONGEST_PATH]) else 0
 
 
 class _PerText(Generic[Item]):
-    """A function of a text as an array over its codes, extended as texts come in."""
+    """A function of a text as an array over its codes, extended as new texts come in."""
 
     def __init__(self, texts: Texts, function: Callable[[str], Any], dtype: np.dtype[Item]) -> None:
         self._texts, self._function, self._dtype = texts, function, dtype

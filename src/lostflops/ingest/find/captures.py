@@ -24,37 +24,42 @@ from lostflops.store.manifest import Source
 from lostflops.store.places import Place, place_of
 
 MOST_WINDOWS: Final = 8
-"""Windows that a run takes from a capture folder, so that a job which repeats them stays bounded."""
+"""Windows that a run takes from a capture folder, so that a job that repeats them stays bounded."""
 Left = tuple[str, str]
 """Files that were left out, and why."""
 
 
 def is_collectors(path: Place) -> bool:
-    """Whether the file is nothing to read: it asks for a deep window, or becomes a trace in a moment."""
+    """Return whether it is a file of the collector that is not to be read.
+
+    It requests a deep window, or is about to become a trace.
+    """
     is_request = path.parent.name == WINDOWS and path.parent.parent.name == FOLDER
     return is_request or is_unfinished(path.name)
 
 
 def raw_twins(paths: Collection[Place]) -> set[Place]:
-    """Traces whose reduced form is there too."""
+    """Return the raw traces whose reduced form is there too."""
     there = set(paths)
     return {path for path in there if trace_of(path.name) and is_raw(path.name) and reduced_form(path) in there}
 
 
 def read_instead(reason: str) -> str:
-    """Why a reduced trace was left out whose raw twin was not."""
+    """Return why a reduced trace was left out although its raw twin was read."""
     return f"{reason.removesuffix('.')}; the raw trace next to it is used instead"
 
 
 def forms(path: Place) -> set[str]:
-    """A file, and what it stands for in a run: a raw trace is read where its reduced form is broken."""
+    """Return the paths that a file may have in a run: a raw trace is read if its reduced form is broken."""
     is_raw_trace = trace_of(path.name) is not None and is_raw(path.name)
     return {str(path), str(reduced_form(path))} if is_raw_trace else {str(path)}
 
 
 def other_windows(paths: Sequence[Place], written: Callable[[Place], int]) -> tuple[set[Place], list[Left]]:
-    """Traces of each capture folder that are not of the windows to take, and a word on them; `written` tells when a
-    file was."""
+    """Return the traces of each capture folder that are not in the windows to take, with a message for each window.
+
+    `written` returns when a file was written.
+    """
     windows: dict[Place, dict[int, list[Place]]] = defaultdict(lambda: defaultdict(list))
     for path in paths:
         if (found := trace_of(path.name)) is not None:
@@ -84,7 +89,7 @@ def _describe_left_window(folder: Place, number: int, traces: Sequence[Place], m
 
 
 def find_superseded(found: Sequence[Place], known: Sequence[Source]) -> set[str]:
-    """Traces in the run whose folder now gives another window, or the same in another form."""
+    """Return the traces of the run whose folder now has another window, or the same window in another form."""
     chosen: dict[Place, dict[tuple[int, int], str]] = defaultdict(dict)
     windows: dict[Place, set[int]] = defaultdict(set)
     for path in found:
@@ -101,7 +106,7 @@ def find_superseded(found: Sequence[Place], known: Sequence[Source]) -> set[str]
 
 
 def of_older_attempts(held: Sequence[tuple[int, int]]) -> set[int]:
-    """Ranks whose trace is of an older attempt than that of others, from rank and attempt of each trace.
+    """Return the ranks whose trace is from an older attempt than others, given rank and attempt of each trace.
 
     >>> of_older_attempts([(0, 1), (1, 0), (2, 1)])
     {1}
@@ -115,8 +120,11 @@ def left_by_older_attempt(source: Source) -> Left:
 
 
 def belong_together(known: Sequence[Source], fresh: Sequence[Place], gone: set[str]) -> set[str]:
-    """Captures in the run that must be read again although they did not change, or were not asked for: a rank may be in
-    several files of hosts, of which another did; and a trace that leaves takes what it told instead of the capture."""
+    """Return the captures of the run that must be read again, even if they are unchanged or were not named.
+
+    A rank may be in the files of several hosts, and another of these files changed. And if a trace leaves the run,
+    facts that the run took from the trace must come from the capture again.
+    """
     folders = {path.parent for path in (*fresh, *map(place_of, gone))}
     return {
         source.path

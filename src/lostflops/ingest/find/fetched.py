@@ -25,7 +25,7 @@ _NEEDS_OTHERS: Final = {
 
 @contextmanager
 def fetch_object(url: str, size: int, etag: str, own: Path) -> Iterator[Path]:
-    """The object as a file of its name, in a folder of its own that is gone afterwards."""
+    """Fetch the object as a file of the same name, in a folder of its own that is removed afterwards."""
     address = Address(url)
     objects = objects_of(address)
     with TemporaryDirectory(dir=own) as folder:
@@ -40,7 +40,7 @@ def fetch_object(url: str, size: int, etag: str, own: Path) -> Iterator[Path]:
 
 @contextmanager
 def told_as(url: str, path: Path) -> Iterator[None]:
-    """What is wrong with the file is said of the object."""
+    """Report errors in the file under the address of the object."""
     try:
         yield
     except BrokenSource as error:
@@ -49,7 +49,7 @@ def told_as(url: str, path: Path) -> Iterator[None]:
 
 
 def inspect_file(path: Path, url: str, *, is_named: bool) -> tuple[str, RankClaim] | str:
-    """The format and the rank that a file claims, or why it is skipped."""
+    """Return the format and the rank that a file claims, or why it is skipped."""
     source_format = recognise_format(path)
     if source_format is None:
         if is_named:
@@ -63,7 +63,7 @@ def inspect_file(path: Path, url: str, *, is_named: bool) -> tuple[str, RankClai
 
 
 def upload_parts(parts: Sequence[PartFile], staging: Path, stem: str, upload: str) -> list[PartFile]:
-    """Parts sent to the store, those of one table as one file: an object costs a request whatever its size."""
+    """Send parts to the store, those of one table as one file: an object costs a request whatever its size."""
     by_table: dict[str, list[PartFile]] = {}
     for part in parts:
         by_table.setdefault(part.table, []).append(part)

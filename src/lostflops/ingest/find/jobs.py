@@ -26,7 +26,7 @@ from lostflops.ingest.formats.kineto import reader as kineto
 
 _HEAD: Final = 256 << 10
 _MOST_FILES: Final = 4096
-"""Files beyond which only ranks that are claimed twice are looked at."""
+"""With more files than this, only ranks that are claimed twice are checked."""
 _MOST_SHOWN: Final = 8
 _WORLD: Final = re.compile(rb'"distributedInfo"\s*:\s*\{[^{}]*"world_size"\s*:\s*(\d{1,9})\b')
 _EVENT: Final = re.compile(rb'\{[^{}]*"cat"\s*:\s*"(?:cpu_op|cuda_runtime|Operator|Runtime)"[^{}]*')
@@ -36,18 +36,18 @@ _TIME: Final = re.compile(rb'"ts"\s*:\s*"?(\d{1,18})')
 
 @dataclass(frozen=True, slots=True)
 class TraceHead:
-    """What the beginning of a file says; None where it says nothing."""
+    """Facts at the beginning of a file; None if it does not state them."""
 
     path: Path
     rank: int | None
     world_size: int | None
     process: int | None
     time: int
-    """Of its first event in us, to put runs of one folder in order."""
+    """Time of its first event in us, to put runs of one folder in order."""
 
 
 def refuse_several_jobs(found: Sequence[TraceFile], arguments: Sequence[str | Path]) -> None:
-    """Raise `SeveralJobs` with the command for each job, where traces are of several."""
+    """Raise `SeveralJobs` with the command for each job, if traces are from several jobs."""
     traces = [_trace(one) for one in _foreign(found)]
     if _are_one_job(traces):
         return
@@ -64,7 +64,7 @@ def refuse_several_jobs(found: Sequence[TraceFile], arguments: Sequence[str | Pa
 
 
 def _foreign(found: Sequence[TraceFile]) -> list[TraceFile]:
-    """Return the profiler's own files, which nothing but their content ties to a job."""
+    """Return the profiler's own files: only their content shows which job they are from."""
     raw = [
         one
         for one in found
@@ -123,7 +123,7 @@ def _group_traces(traces: Sequence[TraceHead], key: Callable[[TraceHead], object
 
 
 def _by_time(traces: Sequence[TraceHead]) -> list[list[TraceHead]]:
-    """Return runs that followed one another: a trace that cannot be of the last job begins the next."""
+    """Return jobs that ran one after another: a trace that cannot be from the last job begins the next."""
     jobs: list[list[TraceHead]] = [[]]
     for trace in sorted(traces, key=lambda trace: trace.time):
         if not _are_one_job([*jobs[-1], trace]):
@@ -138,7 +138,7 @@ def _command(job: Sequence[TraceHead], paths: set[str], name: str) -> str:
 
 
 def _choose_arguments(job: Sequence[TraceHead], paths: set[str]) -> list[str]:
-    """Return the folder or the pattern that means these files and no others, or else the files."""
+    """Return the folder or the pattern that matches exactly these files, otherwise the files."""
     own = {str(trace.path) for trace in job}
     folder = commonpath([trace.path.parent for trace in job])
     if {path for path in paths if Path(path).is_relative_to(folder)} == own:
@@ -153,7 +153,8 @@ def _choose_arguments(job: Sequence[TraceHead], paths: set[str]) -> list[str]:
 
 
 def _shared_start(texts: Sequence[str]) -> str:
-    """
+    """Return the longest text that all texts start with.
+
     >>> _shared_start(["a/rank0.json", "a/rank1.json"])
     'a/rank'
     """
@@ -162,7 +163,7 @@ def _shared_start(texts: Sequence[str]) -> str:
 
 
 def _run_names(jobs: Sequence[Sequence[TraceHead]]) -> list[str]:
-    """Return a name for each run, none twice: that of the folder, or of the only file."""
+    """Return a unique name for each run: that of the folder, or of the only file."""
     names: list[str] = []
     for job in jobs:
         folder = Path(commonpath([trace.path.parent for trace in job]))

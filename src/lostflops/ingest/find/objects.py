@@ -28,7 +28,10 @@ _OF_RUN: Final = re.compile(
 
 
 def found_objects(argument: Address) -> tuple[list[TraceFile], list[Skipped]]:
-    """Objects of an address: itself, all below it, or those that match it; and names that can be no file here."""
+    """Return the objects of an address: itself, all below it, or those that match it.
+
+    Also return names that cannot be a file on this machine, each with the reason.
+    """
     objects = objects_of(argument)
     named, searched = _named_and_searched(argument, objects)
     listed = {one.address: (one, False) for one in searched} | {one.address: (one, True) for one in named}
@@ -45,7 +48,7 @@ def found_objects(argument: Address) -> tuple[list[TraceFile], list[Skipped]]:
 
 
 def _named_and_searched(argument: Address, objects: Objects) -> tuple[list[Listed], list[Listed]]:
-    """Objects that the argument names, and those of folders that it names."""
+    """Return the objects that the argument names, and those in folders that it names."""
     if (one := objects.one(argument)) is not None:
         return [one], []
     if below := objects.below(argument):  # a folder may be called like a pattern
@@ -55,7 +58,7 @@ def _named_and_searched(argument: Address, objects: Objects) -> tuple[list[Liste
 
 
 def _traces_of(folder: Address, listed: Sequence[Listed]) -> Iterator[Listed]:
-    """As below a folder of this machine: no hidden files, and of runs nothing but what was captured into them."""
+    """Yield objects as for a local folder: no hidden files, and from runs only what was captured into them."""
     top = f"{folder}/"
     runs = {match[1] for one in listed if (match := _OF_RUN.fullmatch(one.address.url))}
     for one in listed:
@@ -70,7 +73,7 @@ def _traces_of(folder: Address, listed: Sequence[Listed]) -> Iterator[Listed]:
 
 
 def _build_found(listed: Listed, is_named: bool) -> TraceFile:
-    """What its name tells; the rest is seen by whoever fetches it."""
+    """Build it from the name; the worker that fetches the object sees the rest."""
     name = listed.address.name
     rank = rank_in_name(name)
     claim = UNCLAIMED if rank is None else RankClaim(rank, "file name")

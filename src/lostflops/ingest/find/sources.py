@@ -31,10 +31,10 @@ OLDER_WINDOW = f"its rank has {MOST_WINDOWS} newer windows, and a run uses at mo
 def find_sources(
     arguments: Sequence[str | Path], known_sources: Sequence[Source] = ()
 ) -> tuple[list[TraceFile], list[tuple[str, str]]]:
-    """Files to ingest in order of path, and files in folders that no reader knows, each with a reason.
+    """Return the files to ingest in order of path, and files in folders that no reader knows, each with a reason.
 
-    A file that is named and not recognised is an error; one that merely lies in a folder is skipped. Files that were
-    read before and did not change since are not opened.
+    A file that is named and not recognised is an error; a file in a named folder is skipped. Files that were read
+    before and are unchanged since are not opened.
     """
     before = {source.path: source for source in known_sources}
     found: list[TraceFile] = []
@@ -66,7 +66,10 @@ def find_sources(
 
 
 def _older_windows(found: Sequence[TraceFile]) -> list[TraceFile]:
-    """Files in folders beyond the newest that a run takes of one rank: a profiler may leave one every few steps."""
+    """Return the files in folders other than the newest windows of each rank that a run takes.
+
+    A profiler may leave a file every few steps.
+    """
     windows: dict[object, list[TraceFile]] = {}
     for one in found:
         whose = one.claim.rank if one.claim.rank is not None else _process(one)
@@ -91,7 +94,7 @@ def _advice(path: Place) -> str:
 
 
 def _list_files(arguments: Sequence[str | Path]) -> tuple[list[TraceFile], list[tuple[str, str]]]:
-    """Files to look at, and those left out: windows of a capture folder, and what can be no file."""
+    """Return the files to inspect, and those left out: windows of a capture folder, and names that cannot be a file."""
     listed: dict[Place, TraceFile] = {}
     skipped: list[tuple[str, str]] = []
     for argument in arguments:
@@ -153,7 +156,10 @@ def recognise_format(path: Path) -> str | None:
 
 
 def settle_ranks(found: Sequence[TraceFile], taken: set[int]) -> list[TraceFile]:
-    """Give each file without a rank the lowest free one, or as many in a row as it holds; files of a process one."""
+    """Give each file without a rank the lowest free rank, or as many in a row as it has ranks.
+
+    All files of one process get the same rank.
+    """
     used = taken | {source.claim.rank for source in found if source.claim.rank is not None}
     by_process = {process: one.claim.rank for one in found if (process := _process(one)) and one.claim.rank is not None}
     settled: list[TraceFile] = []
@@ -172,26 +178,26 @@ def settle_ranks(found: Sequence[TraceFile], taken: set[int]) -> list[TraceFile]
 
 
 def _process(source: TraceFile) -> str | None:
-    """The process that a profiler's file names, where it can have several files."""
+    """Return the process that a profiler's file names, if a process can have several files of its format."""
     return process_in_name(source.path.name) if source.format == kineto.NAME else None
 
 
 def place(source_format: str, rank: int) -> tuple[str, int]:
-    """What a file takes in a run: a rank has one timeline, in whatever format, and one dump beside it."""
+    """Return the place that a file takes in a run: a rank has one timeline, in whatever format, and one dump."""
     reader = READERS.get(source_format)
     return "timeline" if reader is not None and reader.IS_TIMELINE else source_format, rank
 
 
 Owners = dict[tuple[str, int], tuple[str, Place]]
-"""Format and file that has each place of a run."""
+"""Format and file that have each place of a run."""
 
 
 def refuse_conflict(
     owners: Owners, source_format: str, rank: int, path: Place, *, may_be_windows: bool = False
 ) -> None:
-    """Note that a file is a rank's; raise when another file has its place already.
+    """Record that a file has a rank; raise if another file already has its place.
 
-    Files of one profiler `may_be_windows` of one rank: whether they are is seen when they have been read.
+    Files of one profiler `may_be_windows` of one rank: this is checked after they were read.
     """
     # A rank that moves to another host is in the captures of both.
     owner = path.parent if source_format == capture.NAME else path

@@ -18,17 +18,18 @@ UNCLAIMED: Final = RankClaim(None, "assigned")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceFile:
-    """A file in a known format; `claim.rank` is None when nothing tells it."""
+    """A file in a known format."""
 
     path: Place
     format: str
     """Empty for an object that was not fetched yet."""
     claim: RankClaim
+    """`claim.rank` is None if the file does not state its rank."""
     is_named: bool = False
     listed: Listed | None = None
-    """As it was listed, of a file in an object store."""
+    """The object as listed, for a file in an object store."""
     twin: TraceFile | None = None
-    """Of a reduced trace the raw one, which is read where this one is broken."""
+    """The raw trace of a reduced one, which is read if this file is broken."""
 
     @property
     def size(self) -> int:
@@ -39,7 +40,7 @@ class TraceFile:
         return self.listed.modified_ns if self.listed else Path(str(self.path)).stat().st_mtime_ns
 
     def is_unchanged(self, source: Source) -> bool:
-        """Whether the file is as it was when it was read."""
+        """Return whether the file is as it was when it was read."""
         if self.listed is not None:
             # A store that tells no ETag tells nothing.
             return bool(source.etag) and (source.size, source.etag) == (self.listed.size, self.listed.etag)

@@ -29,13 +29,13 @@ from lostflops.store.tables import EVENTS, LANES, PASSES, STATS, STEPS, TableSch
 NAME: Final = "pipeline_schedule"
 IS_TIMELINE: Final = True
 BASE_TIME: Final = 946_684_800_000_000_000
-"""2000-01-01 UTC, where the first iteration is laid."""
+"""2000-01-01 UTC, when the first iteration is placed."""
 _HEAD: Final = re.compile(rb'\s*\{\s*"\d{1,9}"\s*:\s*\{')
 _CONFIG: Final = "config.json"
 _STAGES: Final = "pp_rank_*.json"
 _LARGEST: Final = 256 << 20
 _LONGEST: Final = 1e8
-"""Milliseconds that no iteration takes; many must fit into 64 bits of nanoseconds."""
+"""Milliseconds that no iteration lasts; many must fit into 64 bits of nanoseconds."""
 _UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 Numbers = npt.NDArray[np.int64]
 _OBSERVATIONS: Final = {
@@ -67,7 +67,7 @@ class Iteration(Length):
 
 
 class ScheduleSizes(msgspec.Struct):
-    """The job, as `config.json` tells it."""
+    """Sizes of the job, from `config.json`."""
 
     pp_size: int
     num_mbs: int
@@ -135,7 +135,7 @@ def _iterations(stream: ByteStream) -> dict[int, Iteration]:
 
 
 def _sizes(path: Path) -> ScheduleSizes | None:
-    """None without a `config.json`, or where it says something else."""
+    """Return the sizes of the job; None without a `config.json`, or if it has other content."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=ScheduleSizes)
     except (OSError, *_UNREADABLE):
@@ -143,7 +143,7 @@ def _sizes(path: Path) -> ScheduleSizes | None:
 
 
 def _longest(path: Path) -> dict[int, float]:
-    """The longest `total` of each iteration in the files of all stages."""
+    """Return the longest `total` of each iteration in the files of all stages."""
     longest: dict[int, float] = {}
     for stage in path.parent.glob(_STAGES) if path.match(_STAGES) else ():
         with suppress(OSError, *_UNREADABLE):
@@ -154,7 +154,7 @@ def _longest(path: Path) -> dict[int, float]:
 
 
 def _passes(step: int, iteration: Iteration, sizes: ScheduleSizes | None, losses: Counter[str]) -> Columns:
-    """Forward passes before backward passes; times from the iteration's zero."""
+    """Return forward passes before backward passes; times are relative to the iteration's zero."""
     found = []
     for is_backward, starts, stops in (
         (False, iteration.fwd_start, iteration.fwd_end),
@@ -181,10 +181,10 @@ def _passes(step: int, iteration: Iteration, sizes: ScheduleSizes | None, losses
 
 
 def interleaved_order(count: int, sizes: ScheduleSizes | None, *, is_backward: bool) -> tuple[Numbers, Numbers]:
-    """Microbatch and chunk of a stage's passes in one direction, in the order in which they run.
+    """Return microbatch and chunk of a stage's passes in one direction, in the order in which they run.
 
     Megatron takes as many microbatches as there are stages through one chunk after the other, backward passes from the
-    last chunk to the first. Null where the sizes are unknown or do not give this many passes.
+    last chunk to the first. Null if the sizes are unknown or do not give this many passes.
 
     >>> microbatch, chunk = interleaved_order(8, ScheduleSizes(pp_size=2, num_mbs=4, vp_size=2), is_backward=False)
     >>> microbatch.tolist(), chunk.tolist()

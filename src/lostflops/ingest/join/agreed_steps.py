@@ -16,12 +16,12 @@ from lostflops.store.parquet import ParquetWriter
 from lostflops.store.tables import COLLECTIVES, EVENTS, MEMORY, STATS, STEPS
 
 _APART: Final = 0.5
-"""Part of a step by which the same step of two ranks may begin apart."""
+"""The same step of two ranks may begin this far apart, as a fraction of the step."""
 _DISAGREE: Final = "steps_disagree"
 
 
 def drop_disagreed_steps(run: RunWriter, files: Files) -> None:
-    """Take inferred steps out of the ranks that have them, unless all ranks agree; `files` is changed."""
+    """Remove inferred steps from the ranks that have them, unless all ranks agree; `files` is changed."""
     writer = ParquetWriter()
     try:
         inferred = _read_inferred_steps(run, files, writer)
@@ -39,7 +39,7 @@ def drop_disagreed_steps(run: RunWriter, files: Files) -> None:
 
 
 def _read_inferred_steps(run: RunWriter, files: Files, writer: ParquetWriter) -> dict[int, tuple[str, int]]:
-    """Return what the steps of each rank were inferred from, and how many there are."""
+    """Return for each rank the source of its inferred steps, and their number."""
     listed = ", ".join(f"'{what}'" for what in INFERRED_FROM)
     found: dict[int, tuple[str, int]] = {}
     for file in files.get(STATS.name, ()):
@@ -58,6 +58,8 @@ def _agree(run: RunWriter, files: Files, writer: ParquetWriter, inferred: dict[i
         rows = writer.read(run.at(file), f"rank IN ({', '.join(map(str, inferred))})")
         for rank, step, at in zip(rows["rank"], rows["step"], rows["start"], strict=True):
             start.setdefault(rank, {})[step] = at
+    if len({len(own) for own in start.values()}) != 1:
+        return False
     times = np.array([[at for _, at in sorted(own.items())] for own in start.values()], np.int64)
     if times.shape[1] < 2:  # a single step has no period that ranks could be apart by
         return True
@@ -68,7 +70,7 @@ def _agree(run: RunWriter, files: Files, writer: ParquetWriter, inferred: dict[i
 def _remove_step_numbers(
     run: RunWriter, writer: ParquetWriter, table: str, file: DataFile, ranks: set[int]
 ) -> DataFile:
-    """Return the file with no step on rows of these ranks."""
+    """Return the file without step numbers in the rows of these ranks."""
     own = ranks & set(file.ranks)
     if file.format != kineto.NAME or not own:
         return file
@@ -80,7 +82,7 @@ def _remove_step_numbers(
 
 
 def _say_so(written: WrittenRanks) -> None:
-    """Count the steps as disagreed on, in place of inferred."""
+    """Count the steps as disagreed on instead of inferred."""
     stats = written.read(STATS, kineto.NAME)
     effect, reason = KINETO_OBSERVATIONS[_DISAGREE]
     for columns in stats.values():

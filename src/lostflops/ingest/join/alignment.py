@@ -17,7 +17,7 @@ Files = dict[str, list[DataFile]]
 
 
 def align_ranks(run: RunWriter, files: Files, sources: Sequence[Source]) -> None:
-    """Write tables `clocks` and `arrivals` anew; `files` is changed to name them."""
+    """Write tables `clocks` and `arrivals` again; `files` is changed to name them."""
     hosts = {int(str(row["rank"])): _text(row["host"]) for row in rank_rows(list(sources))}
     found = _align_collectives(run, files, hosts)
     writer = ParquetWriter()
@@ -52,7 +52,7 @@ def _align_collectives(run: RunWriter, files: Files, hosts: dict[int, str | None
 
 
 def _readings(connection: duckdb.DuckDBPyConnection) -> Readings:
-    """Those of the attempt that was traced: in another one a rank may have been on another host."""
+    """Return the clock readings of the traced attempt: in another attempt a rank may have been on another host."""
     rows = connection.sql(
         """WITH begun AS (SELECT rank, min(start) AS start FROM collectives GROUP BY rank),
            traced AS (

@@ -36,7 +36,7 @@ class _Attempt:
     world_size: int | None
     sessions: dict[int, str] = field(default_factory=dict)
     restarts: dict[str | None, int | None] = field(default_factory=dict)
-    """By host."""
+    """Restarts by host."""
 
     def takes(self, span: SessionSpan) -> bool:
         if span.rank in self.sessions or span.start > self.stop or span.stop < self.start:
@@ -53,7 +53,7 @@ class _Attempt:
 
 
 def number(spans: Iterable[SessionSpan]) -> dict[tuple[int, str], int]:
-    """The attempt of each rank's session.
+    """Return the attempt of each rank's session.
 
     >>> first = [SessionSpan(0, "a", 2, 0, 0, 50), SessionSpan(1, "b", 2, 0, 2, 60)]
     >>> second = [SessionSpan(0, "d", 2, 2, 95, 99), SessionSpan(1, "e", 2, 2, 96, 99)]

@@ -20,12 +20,12 @@ from lostflops.store.tables import ATTEMPTS, ENQUEUES, GROUPS, JOB, STEPS, TIMIN
 Files = dict[str, list[DataFile]]
 Row = dict[str, Any]
 Numbers = Mapping[tuple[int, int], int]
-"""The number of an attempt by rank and the number that it has so far."""
+"""New number of an attempt, by rank and its number so far."""
 _BY_ATTEMPT: Final = (TIMINGS, ENQUEUES, JOB)
 
 
 def number_attempts(run: RunWriter, files: Files) -> None:
-    """Number attempts alike on all ranks; `files` is changed to name the new parts."""
+    """Give attempts the same numbers on all ranks; `files` is changed to name the new parts."""
     writer = ParquetWriter()
     try:
         _Join(run, files, writer).number_attempts()
@@ -34,7 +34,7 @@ def number_attempts(run: RunWriter, files: Files) -> None:
 
 
 def drop_known_groups(run: RunWriter, files: Files) -> None:
-    """Keep each group once, that of the trace; `files` is changed to name the new parts."""
+    """Keep each group once, the trace's version; `files` is changed to name the new parts."""
     writer = ParquetWriter()
     try:
         _Join(run, files, writer).drop_known_groups()
@@ -43,7 +43,10 @@ def drop_known_groups(run: RunWriter, files: Files) -> None:
 
 
 def attempts_of_traces(run: RunWriter, files: Files) -> list[tuple[int, int]]:
-    """Rank and attempt of each trace whose steps lie in an attempt of its rank; none where there was one attempt."""
+    """Return rank and attempt of each trace with steps in an attempt of its rank.
+
+    The list is empty if there was only one attempt.
+    """
     paths = {table: run.all_at(files.get(table.name, [])) for table in (ATTEMPTS, STEPS)}
     if not all(paths.values()):
         return []
@@ -105,7 +108,7 @@ class _Join:
         return rows
 
     def _write(self, table: TableSchema, rows: list[Row]) -> None:
-        """These rows in the place of all that captures told for the table."""
+        """Write these rows in place of everything that captures have for the table."""
         files = [file for file in self._files.get(table.name, []) if file.format != capture.NAME]
         if rows:
             path = self._run.staging / table.name / f"{capture.NAME}-joined.parquet"
@@ -142,7 +145,7 @@ def _spans(rows: list[Row]) -> list[SessionSpan]:
 
 
 def _merge_sessions(rows: list[Row]) -> list[Row]:
-    """One row per session, also where a part of it is in another file."""
+    """Return one row per session, even if parts of it are in other files."""
     sessions: dict[tuple[int, str], Row] = {}
     for row in rows:
         one = sessions.setdefault((row["rank"], row["session"]), dict(row))

@@ -73,7 +73,7 @@ def groupless(rank: int, collectives: Columns) -> tuple[Any, ...]:
 
 
 def with_stat(stats: Columns, row: tuple[Any, ...]) -> Columns:
-    """The observations with this one in the place of an earlier one; a count of 0 removes it."""
+    """Return the observations with this one in place of an earlier one; a count of 0 removes it."""
     what, count = row[2], row[4]
     others = [number for number, name in enumerate(stats["what"]) if name != what]
     corrected = {name: [values[number] for number in others] for name, values in stats.items()}
@@ -96,9 +96,9 @@ class Ring(NamedTuple):
 
 
 def fill(collectives: Columns, sizes: dict[str, int], rings: Mapping[int, Ring]) -> None:
-    """Group and sequence number for every gloo collective whose entry is certain.
+    """Fill in group and sequence number of every gloo collective whose entry is certain.
 
-    `rings` has for each window, by the time at which the profiler was switched on, what was enqueued around it.
+    `rings` has the entries enqueued around each window, by the time at which the profiler was switched on.
     """
     gloo = [row for row, metadata in enumerate(collectives["metadata"]) if metadata == "gloo"]
     for row in gloo:  # an earlier dump may have told something else

@@ -25,10 +25,11 @@ _MAX_ROUNDS = 30
 
 @dataclass(frozen=True, slots=True)
 class GlooEvents:
-    """The `gloo:*` events of one rank, columns as in `collectives`. Null bytes fit any size."""
+    """The `gloo:*` events of one rank, columns as in `collectives`."""
 
     op: Sequence[str | None]
     bytes_in: Sequence[int | None]
+    """Null fits any size."""
     lane: Sequence[int]
     start: Sequence[int]
     stop: Sequence[int]
@@ -36,16 +37,14 @@ class GlooEvents:
 
 @dataclass(frozen=True, slots=True)
 class FlightEntries:
-    """All entries of the same rank, of whatever backend, columns as in `flight`.
-
-    `group` is anything that tells the rank's groups apart: the group's id, or its name.
-    """
+    """All entries of the same rank, of any backend, columns as in `flight`."""
 
     record: Sequence[int | None]
     name: Sequence[str]
     op: Sequence[str | None]
     bytes_in: Sequence[int | None]
     group: Sequence[Hashable]
+    """Any value that distinguishes the rank's groups: the group's id, or its name."""
     seq: Sequence[int | None]
     created: Sequence[int | None]
 
@@ -53,10 +52,10 @@ class FlightEntries:
 def match(
     events: GlooEvents, entries: FlightEntries, profiled_from: int, recorded_until: int | None = None
 ) -> list[int]:
-    """For each event the index of its entry, or -1 where that is not certain.
+    """Return for each event the index of its entry, or -1 if that is not certain.
 
-    `profiled_from` is when the profiler was switched on. `recorded_until` is a time before which the dump
-    was certainly not taken; unless given, that of the last entry, so that later events stay unmatched.
+    `profiled_from` is when the profiler was switched on. `recorded_until` is a time before which the dump was certainly
+    not taken; by default that of the last entry, so that later events stay unmatched.
 
     >>> events = GlooEvents(["all_reduce"] * 2, [8, 8], [1, 2], start=[15, 25], stop=[17, 27])
     >>> entries = FlightEntries(
@@ -86,7 +85,7 @@ def match(
 
 
 def _complete(entries: FlightEntries, oldest: int, profiled_from: int) -> bool:
-    """Whether every work created since the profiler was on is among the entries, up to the last one."""
+    """Return whether the entries include every work created since the profiler was on, up to the last entry."""
     records = sorted(record for record in entries.record if record is not None)
     if len(records) < len(entries.record) or records[-1] - records[0] != len(records) - 1:
         return False
@@ -100,7 +99,7 @@ def _complete(entries: FlightEntries, oldest: int, profiled_from: int) -> bool:
 
 
 class _Queue:
-    """What one group enqueued while the profiler was on, in order."""
+    """Works that one group enqueued while the profiler was on, in order."""
 
     def __init__(self, entries: FlightEntries, order: list[int]) -> None:
         self.entries = order
@@ -109,7 +108,7 @@ class _Queue:
         self._places: dict[tuple[str | None, int | None], list[int]] = {}
 
     def places(self, op: str | None, size: int | None) -> list[int]:
-        """Positions of the entries that such an event could be, whenever it started."""
+        """Return the positions of the entries that such an event could be, whenever it started."""
         if (op, size) not in self._places:
             self._places[op, size] = [
                 place
@@ -120,7 +119,7 @@ class _Queue:
 
 
 def _queues(entries: FlightEntries, profiled_from: int) -> dict[Hashable, _Queue | None]:
-    """The queue of each group; None where entries are missing, so that nothing can be said about it."""
+    """Return the queue of each group; None if entries are missing, so that nothing is certain about it."""
     by_group: dict[Hashable, list[int]] = {}
     for entry, (name, group) in enumerate(zip(entries.name, entries.group, strict=True)):
         if name.startswith(_GLOO):
@@ -143,7 +142,7 @@ def _queues(entries: FlightEntries, profiled_from: int) -> dict[Hashable, _Queue
 def _lanes_by_group(
     events: GlooEvents, lanes: dict[int, list[int]], queues: dict[Hashable, _Queue | None]
 ) -> dict[Hashable, list[int]]:
-    """The lanes that can serve one group only, by group."""
+    """Return the lanes that can serve only one group, by group."""
     possible: dict[int, set[Hashable]] = {
         lane: {group for group, queue in queues.items() if queue is None or _bounds(events, [members], queue)}
         for lane, members in lanes.items()
@@ -164,7 +163,7 @@ def _lanes_by_group(
 
 
 def _bounds(events: GlooEvents, lanes: list[list[int]], queue: _Queue) -> dict[int, tuple[int, int]] | None:
-    """Earliest and latest place in the queue of each event of the lanes; None when they cannot all be in it."""
+    """Return the first and last possible place of each event in the queue; None if they cannot all be in it."""
     order = sorted((event for lane in lanes for event in lane), key=lambda event: events.start[event])
     places = [queue.places(events.op[event], events.bytes_in[event]) for event in order]
     lower, upper = [0] * len(order), [0] * len(order)
@@ -193,7 +192,7 @@ def _bounds(events: GlooEvents, lanes: list[list[int]], queue: _Queue) -> dict[i
 
 
 def _certain_order(events: GlooEvents, lanes: list[list[int]], order: list[int]) -> tuple[list[int], list[int | None]]:
-    """For each event in order of start: how many of the first were taken before it; the next one on its lane.
+    """Return for each event, in order of start, how many of the first were taken before it, and the next on its lane.
 
     A worker took its work after its previous one stopped, hence after all works whose events had started then.
     """
@@ -231,9 +230,9 @@ def _reduce_upper(upper: list[int], places: list[list[int]], next_on_lane: list[
 
 
 def _all_different(ranks: list[int], compatible: list[int], lower: list[int], upper: list[int]) -> bool:
-    """Narrow the bounds of events of one kind: no two are the same entry. False when that cannot be.
+    """Narrow the bounds of events of one kind, as no two can be the same entry; return False if that is impossible.
 
-    n events that are all within n places leave none of these to the others (Hall intervals).
+    n events that are all within n places leave no place among these to the others (Hall intervals).
     """
     lows = [bisect_left(compatible, lower[rank]) for rank in ranks]
     highs = [bisect_right(compatible, upper[rank]) - 1 for rank in ranks]
@@ -264,7 +263,8 @@ def _push_up(lows: list[int], highs: list[int]) -> bool:
 
 
 def _suffix_minimum(values: list[int]) -> list[int]:
-    """
+    """Return for each position the minimum of the values from there on.
+
     >>> _suffix_minimum([3, 1, 2])
     [1, 1, 2]
     """

@@ -19,7 +19,7 @@ from lostflops.store.commit import RunWriter
 from lostflops.store.tables import COLLECTIVES, ENQUEUES, FLIGHT, GROUPS, STATS
 
 _AROUND: Final = 120_000_000_000
-"""Of a long job's ring only what was enqueued around its trace is read, in ns."""
+"""Only entries that were enqueued this close to the trace are read from a long job's ring, in ns."""
 _ENTRY: Final = ("record", "name", "op", "bytes_in", "group_id", "seq", "created")
 
 
@@ -57,7 +57,7 @@ def _ring(ring: Columns, time: int) -> Ring:
 
 
 def _around(ring: Columns, time: int) -> list[int]:
-    """Rows of the attempt that ran at `time`, from the last hole in the ring before it to the first behind it."""
+    """Return rows of the attempt that ran at `time`, between the gaps in the ring before and after that time."""
     attempts = {a for a, created in zip(ring["attempt"], ring["created"], strict=True) if _whole(created) <= time}
     attempt = max(attempts or ring["attempt"])
     rows = [row for row, number in enumerate(ring["attempt"]) if number == attempt]

@@ -45,7 +45,7 @@ from lostflops.store.tables import (
 
 Files = dict[str, list[DataFile]]
 Lane = tuple[Any, ...]
-"""What tells one lane of a process from others."""
+"""Values that identify a lane of a process."""
 _NO_STEP: Final = "it has no whole step, so it cannot be combined with other windows of its rank"
 _SAME_STEPS: Final = "it has the same step numbers as a newer window of its rank: a run has each step only once"
 _LANE_COLUMNS: Final = {
@@ -55,11 +55,11 @@ _LANE_COLUMNS: Final = {
 
 
 _SHIFTED: Final = (("event", 0), ("correlation", 1), ("wait_correlation", 1), ("external_id", 2))
-"""Columns whose numbers grow, and by which of `_Window.shift`."""
+"""Columns with numbers that are shifted, and the index into `_Window.shift`."""
 
 
 class WindowBatch(NamedTuple):
-    """What was read together: of each rank one file at most."""
+    """Files that were read together: at most one file of each rank."""
 
     sources: list[Source]
     files: Files
@@ -82,7 +82,7 @@ class _Window:
     correlations: int = 0
     externals: int = 0
     shift: tuple[int, int, int] = (0, 0, 0)
-    """Added to numbers of events, correlations and external ids."""
+    """Added to the numbers of events, correlations and external ids."""
     lane: dict[int, int] = field(default_factory=dict)
     new_lanes: set[int] = field(default_factory=set)
     ordinals: dict[str, int] = field(default_factory=dict)
@@ -93,7 +93,7 @@ class _Window:
 
 
 def join_windows(run: RunWriter, files: Files, batches: Sequence[WindowBatch]) -> list[tuple[Source, Left]]:
-    """Make one timeline of all windows of each rank; `files` is changed. Returns what is left out, and why."""
+    """Combine all windows of each rank into one timeline, and return what is left out, and why; `files` is changed."""
     counts = Counter(source.rank for one in batches for source in one.sources if source.format == kineto.NAME)
     ranks = {rank for rank, count in counts.items() if count > 1}
     if not ranks:
@@ -146,7 +146,7 @@ def _tell_attempts(
 
 
 class _Facts:
-    """What one batch tells of its windows."""
+    """Reads facts about the windows of one batch."""
 
     def __init__(self, run: RunWriter, files: Files, connection: duckdb.DuckDBPyConnection) -> None:
         self._run, self._files, self._connection = run, files, connection
@@ -181,7 +181,7 @@ class _Facts:
 def _choose_windows(
     windows: Mapping[int, list[_Window]],
 ) -> tuple[dict[int, list[_Window]], list[tuple[_Window, Left]]]:
-    """Windows of each rank in order of time, and those to leave out."""
+    """Return the windows of each rank in order of time, and those to leave out."""
     kept: dict[int, list[_Window]] = {}
     left: list[tuple[_Window, Left]] = []
     for rank, own in windows.items():
@@ -201,14 +201,14 @@ def _choose_windows(
 
 
 def _refuse_others(ordered: Sequence[_Window]) -> None:
-    """Raise where files of a rank are not windows of one process, or may not be."""
+    """Raise if files of a rank are not, or may not be, windows of one process."""
     for one, other in pairwise(ordered):
         if _is_of_another(one, other) or one.stop > other.start or not (one.steps or other.steps):
             raise rank_conflict(one.source.rank, one.source.path, other.source.path)
 
 
 def _reason(window: _Window, ordered: Sequence[_Window], taken: set[int]) -> Left | None:
-    """Why a window is left out."""
+    """Return why a window is left out, or None."""
     newest = ordered[-1]
     if window.attempt != newest.attempt or _is_of_another(window, newest):
         return left_by_older_attempt(window.source)
@@ -218,13 +218,17 @@ def _reason(window: _Window, ordered: Sequence[_Window], taken: set[int]) -> Lef
 
 
 def _is_of_another(window: _Window, other: _Window) -> bool:
-    """Whether another process wrote it; unknown processes and hosts tell nothing."""
+    """Return whether another process wrote it; unknown processes and hosts do not count."""
     pairs = ((window.process, other.process), (window.source.host, other.source.host))
     return any(None not in pair and pair[0] != pair[1] for pair in pairs)
 
 
 def _number_through(windows: Sequence[_Window]) -> None:
-    """The first keeps its numbers, lanes of later ones have the number of the same lane, and all else follows."""
+    """Number the windows of a rank consecutively.
+
+    The first window keeps its numbers; a lane of a later window gets the number of the same lane; all other numbers
+    follow.
+    """
     shift = (0, 0, 0)
     lanes: dict[Lane, int] = {}
     calls: Counter[str] = Counter()
@@ -244,7 +248,7 @@ def _number_through(windows: Sequence[_Window]) -> None:
 
 
 class _Rewriting:
-    """Numbers of later windows follow those of the first; `files` is changed to name the new parts."""
+    """Renumbers later windows to follow the first; `files` is changed to name the new parts."""
 
     def __init__(self, run: RunWriter, files: Files, writer: ParquetWriter) -> None:
         self._run, self._files, self._writer = run, files, writer
@@ -276,7 +280,7 @@ class _Rewriting:
 
 
 def _list_replacements(table: TableSchema, own: Mapping[int, _Window]) -> Iterator[tuple[str, str]]:
-    """Columns whose numbers change, and SQL of the new ones."""
+    """Yield the columns with numbers that change, and SQL for the new numbers."""
     for column in _LANE_COLUMNS[table]:
         yield column, _by_rank(column, "INTEGER", {rank: _new_lane(window, column) for rank, window in own.items()})
     shifted = {EVENTS: _SHIFTED, COLLECTIVES: _SHIFTED[:1]}.get(table, ())
@@ -317,7 +321,7 @@ def _is_new_lane(own: Mapping[int, _Window]) -> str:
 
 
 def _join_small(written: WrittenRanks) -> None:
-    """Each group once, and what was observed of all windows together."""
+    """Keep each group once, and add up the observations of all windows."""
     groups, stats = written.read(GROUPS, kineto.NAME), written.read(STATS, kineto.NAME)
     written.replace(GROUPS, kineto.NAME, {rank: _once(rows, "group_id") for rank, rows in groups.items()})
     written.replace(STATS, kineto.NAME, {rank: _sum_counts(rows) for rank, rows in stats.items()})

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import pairwise
+from itertools import count, pairwise
+from pathlib import Path
 from typing import Any
 
 from lostflops.ingest.formats.kineto import reader as kineto
@@ -21,7 +22,10 @@ def ranks_with(files: Files, table: TableSchema, source_format: str) -> set[int]
 
 
 class WrittenRanks:
-    """Some ranks at once, so that files of many ranks are read and written once; `files` is changed with them."""
+    """Rows of several ranks at once, so that files of many ranks are read and written only once.
+
+    `files` is changed to name the new parts.
+    """
 
     def __init__(self, run: RunWriter, files: Files, ranks: list[int], writer: ParquetWriter) -> None:
         self._run, self._files, self.ranks, self._writer = run, files, ranks, writer
@@ -43,7 +47,7 @@ class WrittenRanks:
         return found
 
     def replace(self, table: TableSchema, source_format: str, columns: dict[int, Columns]) -> None:
-        """New rows for these ranks and this format in the place of the old ones."""
+        """Replace the rows of these ranks and this format."""
         kept: list[DataFile] = []
         replaced = self._own(table, source_format, self.ranks)
         for file in self._files.get(table.name, []):
@@ -52,16 +56,22 @@ class WrittenRanks:
                 kept.append(rest)
         joined = {name: [v for rank in self.ranks for v in columns[rank][name]] for name in table.column_names()}
         if joined["rank"]:
-            path = self._run.staging / table.name / f"{source_format}-{self.ranks[0]:06d}-completed.parquet"
+            path = self._unused_path(table, source_format, {file.path for file in kept})
             self._writer.write(table, joined, path)
             ranks = sorted(set(joined["rank"]))
             kept.append(DataFile(path=self._run.relative(path), format=source_format, ranks=ranks))
         self._files[table.name] = kept
 
-    def profiled_from(self, rank: int) -> list[int]:
-        """When the profiler was switched on for each window: its own span, else the first thing it saw.
+    def _unused_path(self, table: TableSchema, source_format: str, used: set[str]) -> Path:
+        """Return a path that no kept file has: a file may hold no row of the rank that its name states."""
+        folder, stem = self._run.staging / table.name, f"{source_format}-{self.ranks[0]:06d}-completed"
+        paths = (folder / f"{stem}-{number}.parquet" for number in count())
+        return next(path for path in paths if self._run.relative(path) not in used)
 
-        Steps of one window follow one another, and those of two do not.
+    def profiled_from(self, rank: int) -> list[int]:
+        """Return when the profiler was switched on for each window: start of its own span, otherwise its first event.
+
+        Step numbers are consecutive within a window, and not between two windows.
         """
         paths = [self._run.at(file) for file in self._own(EVENTS, kineto.NAME, [rank])]
         begins: list[int] = []
@@ -71,7 +81,7 @@ class WrittenRanks:
         return begins
 
     def _ends_of_windows(self, rank: int) -> list[int]:
-        """When the window before each one ended; 0 for the first."""
+        """Return when the window before each window ended; 0 for the first."""
         steps = [
             (start, stop, step)
             for file in self._own(STEPS, kineto.NAME, [rank])
@@ -82,7 +92,7 @@ class WrittenRanks:
 
 
 def in_stretches(run: RunWriter, files: Files, ranks: set[int], complete: Callable[[WrittenRanks], None]) -> None:
-    """Complete these ranks, as many at once as a file of many ranks holds."""
+    """Complete these ranks, at most `RANKS_PER_FILE` at once."""
     ordered = sorted(ranks)
     writer = ParquetWriter()
     try:

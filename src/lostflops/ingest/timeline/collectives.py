@@ -33,7 +33,7 @@ _TYPE = re.compile(r'"([^"]*)"')
 
 @dataclass(slots=True, kw_only=True)
 class RecordedCollective:
-    """One row of the table, but for rank, event and step."""
+    """One row of the table, except rank, event and step."""
 
     source: CommRow
     group_id: str | None = None
@@ -55,9 +55,9 @@ class RecordedCollective:
 def name_peers(
     collectives: Sequence[RecordedCollective], calls: Sequence[TransferCall], group: tuple[str, list[int]] | None
 ) -> int:
-    """Give gloo's transfers their group and peer, from the call inside which they begin; returns how many.
+    """Give gloo's transfers their group and peer, from the call in which they begin; return how many.
 
-    The call tells the peer's place in a group, but not which group: that is sure only where the rank has one.
+    The call has the peer's position in a group, but not which group: that is certain only if the rank has one group.
     """
     if group is None:
         return 0
@@ -83,7 +83,7 @@ def build_collectives(
     launches: Mapping[int, Launch],
     known_groups: Mapping[str, str],
 ) -> tuple[list[RecordedCollective], Counter[str], int]:
-    """Collectives in order of start, counts of what could not be told, and the number of calls without a kernel.
+    """Return collectives in order of start, counts of missing facts, and the number of calls without a kernel.
 
     `known_groups` maps a group's name to its id, from the trace's own list of groups.
     """
@@ -109,7 +109,7 @@ def build_collectives(
 
 
 class _CallFinder(Generic[Call]):
-    """Finds the innermost call around a launch; a coalesced call holds those of its members."""
+    """Finds the innermost call around a launch; a coalesced call contains those of its members."""
 
     def __init__(self, calls: Sequence[Call]) -> None:
         self._calls: Sequence[Call] = calls
@@ -134,7 +134,7 @@ class _CallFinder(Generic[Call]):
         return self._calls[number]
 
     def find_unused(self) -> list[Call]:
-        """Calls around no launch."""
+        """Return calls without a launch inside."""
         return [call for number, call in enumerate(self._calls) if number not in self._used]
 
 
@@ -143,7 +143,7 @@ def _moves_data(call: CommCall) -> bool:
 
 
 class _Description(NamedTuple):
-    """What follows from metadata; worked out once for all collectives that share it."""
+    """Facts derived from metadata, computed once for all collectives that share it."""
 
     op: str | None
     bytes_in: int | None
@@ -155,12 +155,12 @@ class _Description(NamedTuple):
 
 
 class _Describer:
-    """Kernels with metadata, their own or that of the call around their launch, to collectives."""
+    """Turns kernels with metadata, their own or that of the call around their launch, into collectives."""
 
     def __init__(self, known_groups: Mapping[str, str]) -> None:
         self._known_groups = known_groups
         self._descriptions: dict[tuple[int, int], _Description] = {}
-        """By identity: equal metadata is mostly the same, which is faster to see."""
+        """By identity: equal metadata is usually the same object, which is faster to compare."""
 
     def __call__(self, row: CommRow, call: CommCall | None) -> RecordedCollective:
         theirs = call.metadata if call is not None else None
@@ -204,7 +204,7 @@ class _Describer:
 
 
 def _merge_metadata(own: CommMetadata | None, theirs: CommMetadata | None) -> CommMetadata:
-    """A kernel's metadata, completed by that of the call where both speak."""
+    """Return a kernel's metadata, with missing fields filled in from the call."""
     if own is None or theirs is None:
         return own or theirs or CommMetadata()
     missing = {f.name: getattr(theirs, f.name) for f in fields(CommMetadata) if getattr(own, f.name) is None}
@@ -212,7 +212,7 @@ def _merge_metadata(own: CommMetadata | None, theirs: CommMetadata | None) -> Co
 
 
 def _members(found: CommMetadata) -> Sequence[int] | None:
-    """The group's ranks as listed, or as start, stride and size give them for groups too large to be listed."""
+    """Return the group's ranks as listed, or from start, stride and size for groups too large to be listed."""
     listed = parse_ranks(found.group_ranks or "")
     if listed:
         return listed
@@ -223,14 +223,17 @@ def _members(found: CommMetadata) -> Sequence[int] | None:
 
 
 def _gloo(row: CommRow) -> RecordedCollective:
-    """A gloo event tells its operation and inputs; the group comes from a Flight Recorder dump, if at all."""
+    """Return a gloo event as a collective, with its operation and inputs.
+
+    The group comes from a Flight Recorder dump, if at all.
+    """
     collective = RecordedCollective(source=row, op=canonical_op(row.name), metadata="gloo")
     collective.dtype, collective.bytes_in = _inputs(row.shapes, row.dtypes)
     return collective
 
 
 def _inputs(shapes: str, dtypes: str) -> tuple[str | None, int | None]:
-    """Element type and size of the tensors among an op's inputs; None where that is not sure."""
+    """Return element type and total size of the tensors among an op's inputs; None if that is not certain."""
     sizes, types = _SHAPE.findall(shapes), _TYPE.findall(dtypes)
     if len(types) != len(sizes):
         return None, None
@@ -249,7 +252,7 @@ def _times(elements: int | None, size: int | None) -> int | None:
 
 
 def _number(collectives: Sequence[RecordedCollective]) -> None:
-    """Ordinals, and what tells the order."""
+    """Set the ordinal of each collective, and what its order is based on."""
     seen: Counter[Any] = Counter()
     for collective in collectives:
         key = collective.group_id if collective.group_id is not None else collective.source.lane

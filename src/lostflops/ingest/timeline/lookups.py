@@ -17,7 +17,7 @@ NEVER = 1 << 63
 
 
 class StepLookup:
-    """Steps of one rank in order of time; of two with one number the first is kept."""
+    """Steps of one rank in order of time; of two with the same number the first is kept."""
 
     def __init__(self, spans: Sequence[StepSpan]) -> None:
         first: dict[int, StepSpan] = {}
@@ -30,13 +30,13 @@ class StepLookup:
         self._step = np.array([s.step for s in self.spans], np.int32)
 
     def missing(self) -> int:
-        """Numbers left out between the first and the last step."""
+        """Return how many numbers are missing between the first and the last step."""
         if not self.spans:
             return 0
         return int(self._step.max() - self._step.min()) + 1 - len(self.spans)
 
     def at(self, times: Ns) -> npt.NDArray[np.int32]:
-        """Step running at each time, or null."""
+        """Return the step running at each time, or null."""
         if not self.spans:
             return np.full(times.size, NULL32, np.int32)
         index = np.searchsorted(self._start, times, side="right") - 1
@@ -50,7 +50,7 @@ class AnnotationLookup:
     def __init__(self, batches: Sequence[tuple[Array, ...]]) -> None:
         self._by_lane: dict[int, tuple[Ns, Codes]] = {}
         self.parents = np.zeros(0, np.uint32)
-        """Code of the annotation around each annotation, in the order in which they were given."""
+        """Code of the annotation around each annotation, in the order in which they were passed."""
         if not batches:
             return
         lane, start, stop, name = (np.concatenate(column) for column in zip(*batches, strict=True))
@@ -63,7 +63,7 @@ class AnnotationLookup:
             self.parents[rows] = codes[around]
 
     def at(self, lanes: npt.NDArray[np.int32], start: Ns) -> Codes:
-        """Code of the innermost annotation on each lane at each time; 0 where there is none."""
+        """Return the code of the innermost annotation on each lane at each time; 0 if there is none."""
         found = np.zeros(lanes.size, np.uint32)
         for number, (times, codes) in self._by_lane.items():
             rows = np.flatnonzero(lanes == number)
@@ -74,10 +74,10 @@ class AnnotationLookup:
 
 
 def innermost(start: Ns, stop: Ns) -> tuple[Ns, Indices, Indices]:
-    """Times at which the innermost interval changes, its index from then on, and the one around each interval.
+    """Return when the innermost interval changes, its index from then on, and the interval around each interval.
 
-    Innermost is, of those that hold, the one that started last, and of these the one that ends first; they may
-    cross. -1 stands for none.
+    Innermost is, of the intervals at a time, the one that started last, and of these the one that ends first; they may
+    cross. -1 means none.
 
     >>> times, inner, around = innermost(np.array([0, 2]), np.array([9, 4]))
     >>> times.tolist(), inner.tolist(), around.tolist()
@@ -108,7 +108,7 @@ def innermost(start: Ns, stop: Ns) -> tuple[Ns, Indices, Indices]:
 
 
 class LaunchMap:
-    """Step, annotation and module of each launch, found by correlation; twenty bytes a launch.
+    """Step, annotation and module of each launch, found by correlation; twenty bytes per launch.
 
     Launches are added in the order of the file, which is nearly that of their correlations.
     """
@@ -128,7 +128,7 @@ class LaunchMap:
         self._filled = own.stop
 
     def sort(self) -> None:
-        """To be called between the last `add` and the first `find`."""
+        """Sort by correlation; call it after the last `add` and before the first `find`."""
         if bool((self._correlation[1:] >= self._correlation[:-1]).all()):
             return
         order = np.argsort(self._correlation, kind="stable")
@@ -136,7 +136,7 @@ class LaunchMap:
             values[:] = values[order]
 
     def find(self, correlation: Ns) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int32], Codes, Codes]:
-        """Whether each correlation has a launch, and step, annotation and module of the first that has it."""
+        """Return whether each correlation has a launch, and step, annotation and module of its first launch."""
         index = np.searchsorted(self._correlation, correlation)
         index[index == self._filled] = 0
         if self._filled == 0:

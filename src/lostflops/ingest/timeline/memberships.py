@@ -15,7 +15,7 @@ class _Group(msgspec.Struct):
 
 
 def memberships(document: dict[str, Any], rank: int) -> list[dict[str, Any]]:
-    """Rows of table `groups` from `distributedInfo.pg_config`, once each; entries in another form are passed over.
+    """Return rows of table `groups` from `distributedInfo.pg_config`, once each; entries in another form are skipped.
 
     >>> group = {"pg_name": "5", "pg_desc": "tp", "ranks": [2, 3]}
     >>> memberships({"distributedInfo": {"pg_config": [group, group, "?"]}}, 3)[0]["position"]
@@ -36,7 +36,7 @@ def memberships(document: dict[str, Any], rank: int) -> list[dict[str, Any]]:
 
 
 def sole_group(document: dict[str, Any], rank: int) -> tuple[str, list[int]] | None:
-    """Id and members of the only group in which the rank has a peer; None where there are several, or none."""
+    """Return id and members of the only group in which the rank has a peer; None if there are several, or none."""
     info = document.get("distributedInfo")
     config = info.get("pg_config") if isinstance(info, dict) else None
     found: dict[str, list[int]] = {}

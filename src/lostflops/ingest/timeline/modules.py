@@ -23,7 +23,7 @@ _KEPT: Final = ("lane", "start", "dur", "sequence", "forward_thread")
 
 
 def module_lookup(recording: Recording) -> AnnotationLookup | None:
-    """None where no module is annotated: then nothing is read, and nothing is paid."""
+    """Return the module at each time; None if no module is annotated: then nothing is read, and there is no cost."""
     if not recording.modules:
         return None
     ops = _read_numbered_ops(recording)
@@ -40,7 +40,7 @@ def module_lookup(recording: Recording) -> AnnotationLookup | None:
 
 
 def _read_numbered_ops(recording: Recording) -> Columns:
-    """Ops with a sequence number of autograd, in order of start on each lane."""
+    """Return ops with an autograd sequence number, in order of start on each lane."""
     pieces = []
     for piece in recording.host.pieces():
         rows = np.flatnonzero(piece["sequence"] != NULL)
@@ -51,7 +51,10 @@ def _read_numbered_ops(recording: Recording) -> Columns:
 
 
 def _outermost(nodes: Columns) -> Columns:
-    """Without what repeats the number of the op before it: the engine's call, and the node that it evaluates."""
+    """Return the nodes without those that repeat the number of the op around them.
+
+    The engine's call and the node that it evaluates have the same number.
+    """
     same = nodes["start"][1:] < (nodes["start"] + nodes["dur"])[:-1]
     for name in ("lane", "sequence", "forward_thread"):
         same &= nodes[name][1:] == nodes[name][:-1]
@@ -60,9 +63,9 @@ def _outermost(nodes: Columns) -> Columns:
 
 
 def _forward_rows(forward: Columns, nodes: Columns, links: Columns) -> npt.NDArray[np.int64]:
-    """Row of each node's forward op, -1 where it was not recorded.
+    """Return the row of each node's forward op, -1 if it was not recorded.
 
-    Several ops may carry one number, since an op that makes no node uses none up: the last of them made the node.
+    Several ops may have one number, since an op that makes no node does not use one up: the last of them made the node.
     """
     found = np.full(nodes["lane"].size, -1, np.int64)
     by_lane = {lane: _by_number(forward, lane) for lane in np.unique(forward["lane"]).tolist()}
@@ -93,7 +96,7 @@ def _last(
 
 
 def _arrows(links: Columns, lanes: npt.NDArray[np.int32], starts: npt.NDArray[np.int64]) -> dict[int, int]:
-    """How many arrows lead from each lane to these ops."""
+    """Count the arrows from each lane to these ops."""
     if not links:
         return {}
     own = np.isin(links["to_start"], starts) & np.isin(links["to_lane"], lanes)

@@ -28,7 +28,7 @@ _KIND_TEXTS: Final[Sequence[str | None]] = (None, *KINDS)
 
 
 class RankPart:
-    """Writes one recording; the order of the calls in `write` is the order of what depends on what."""
+    """Writes one recording; each call in `write` depends on the calls before it."""
 
     def __init__(
         self,
@@ -90,14 +90,17 @@ class RankPart:
             first += rows
 
     def _step_out(self, piece: Columns, annotation: npt.NDArray[np.uint32]) -> None:
-        """An annotation is not around itself; the spool holds annotations in the order that the lookup was given."""
+        """Set the annotation around each annotation, which is not around itself.
+
+        The spool has annotations in the order in which they were passed to the lookup.
+        """
         steps = self._vocabulary.step_of_name[piece["name"]]
         rows = np.flatnonzero((piece["kind"] == _ANNOTATION) & (steps == NO_STEP))
         annotation[rows] = self._annotations.parents[self._annotations_seen : self._annotations_seen + rows.size]
         self._annotations_seen += rows.size
 
     def _note_outside(self, start: npt.NDArray[np.int64]) -> None:
-        """Count events farther from what the profiler says it recorded than that is long, and a second."""
+        """Count events farther outside the profiler's recorded span than its length plus a second."""
         if self._recording.span is None:
             return
         first, last = self._recording.span
@@ -158,7 +161,7 @@ class RankPart:
             self._device_edges[number] = (min(low, known[0]), max(high, known[1])) if known else (low, high)
 
     def _overlaps(self, piece: Columns, work: npt.NDArray[np.bool_]) -> int:
-        """Exact when the pieces of a lane are in order of time, as profilers write them; else too few."""
+        """Count overlaps; too few if the pieces of a lane are not in order of time, as profilers write them."""
         lane, start = piece["lane"][work], piece["start"][work]
         stop = start + piece["dur"][work]
         found = 0
@@ -214,7 +217,10 @@ class RankPart:
         self._note_group_rows(collectives)
 
     def _steps_of(self, collectives: Sequence[RecordedCollective]) -> npt.NDArray[np.int32]:
-        """Of device rows, as their launch had it: both lists hold them in the order of the spool."""
+        """Return the step of each collective; device rows have the step of their launch.
+
+        Both lists have the device rows in the order of the spool.
+        """
         on_device = [row.row for row in self._recording.comm_rows if row.on_device]
         by_row = dict(zip(on_device, np.concatenate([*self._comm_steps, []]).tolist(), strict=True))
         on_host = self._steps.at(np.array([c.source.start for c in collectives], np.int64)).tolist()
@@ -224,7 +230,7 @@ class RankPart:
         return np.array(steps, np.int32)
 
     def _note_group_rows(self, collectives: Sequence[RecordedCollective]) -> None:
-        """Groups that only the collectives name, where the trace lists none."""
+        """Add groups that only collectives name, if the trace does not list them."""
         known = {row["group_id"] for row in self._groups}
         for collective in collectives:
             if collective.group_id is not None and collective.group_id not in known:

@@ -63,7 +63,7 @@ MEMORY_COLUMNS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommMetadata:
-    """What a trace says about collectives of one kind; None where it says nothing. Equal ones are kept once."""
+    """Metadata of collectives of one kind, None if the trace lacks it; equal metadata is kept once."""
 
     op: str | None = None
     dtype: str | None = None
@@ -80,14 +80,15 @@ class CommMetadata:
     bytes_in: int | None = None
     bytes_out: int | None = None
     source: str | None = None
-    """What told it, where that is neither the kernel nor `record_param_comms`."""
+    """Where it comes from, if neither from the kernel nor from `record_param_comms`."""
 
 
 @dataclass(slots=True, kw_only=True)
 class CommRow:
-    """A communication kernel or `gloo:*` event, and its row in its spool."""
+    """A communication kernel or `gloo:*` event."""
 
     row: int
+    """Row in its spool."""
     on_device: bool
     name: str
     lane: int
@@ -115,12 +116,13 @@ class CommCall:
 
 @dataclass(slots=True)
 class TransferCall:
-    """A `c10d::send` or `c10d::recv_` on a host thread, and the peer's place in its group."""
+    """A `c10d::send` or `c10d::recv_` on a host thread."""
 
     lane: int
     start: int
     stop: int
     place: int
+    """Position of the peer in its group."""
 
 
 @dataclass(slots=True, kw_only=True)

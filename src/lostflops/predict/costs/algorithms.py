@@ -20,12 +20,15 @@ from lostflops.predict.costs.times import CommGroup, Op
 
 @dataclass(frozen=True, slots=True)
 class CostForm:
+    """Steps and bytes of an algorithm, by the number of ranks."""
+
     steps: Callable[[int], float]
     share: Callable[[int], float]
 
 
 def doublings(ranks: int) -> int:
-    """
+    """Return how many doublings of one rank reach this many ranks.
+
     >>> [doublings(ranks) for ranks in (1, 2, 3, 8, 9)]
     [0, 1, 2, 3, 4]
     """
@@ -49,9 +52,9 @@ FORMS: Final[dict[tuple[str, str], CostForm]] = {
     ("broadcast", "tree"): _BINOMIAL,
     ("send_recv", "sends"): _ONCE,
 }
-"""A tree's all-reduce is pipelined: its steps overlap, and each link carries the size up and down, between two ranks
-once each way. gloo's broadcast is not: a rank sends the whole to all its children at once, which share its link, so
-that d levels take d + (d - 1) + ... + 1 times the size."""
+"""Forms by operation and algorithm. A tree's all-reduce is pipelined: its steps overlap, and each link carries the size
+up and down, between two ranks once each way. gloo's broadcast is not: a rank sends the whole to all its children at
+once, which share its link, so that d levels take d + (d - 1) + ... + 1 times the size."""
 
 _RINGS: Final[dict[str, tuple[str, ...]]] = {
     "all_reduce": ("ring",),
@@ -65,13 +68,14 @@ BACKENDS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
     "gloo": {**_RINGS, "broadcast": ("tree",)},
     "nccl": {**_RINGS, "all_reduce": ("ring", "tree")},
 }
-"""Which algorithms an op is done by; NCCL takes the faster. gloo's are those of its public source (allreduce.cc,
-allgather.cc, alltoall.cc, broadcast.cc); PyTorch reduces and scatters there by an all-reduce, whose steps and bytes
-grow as a ring's."""
+"""Algorithms that a backend uses for each op; NCCL takes the faster. gloo's are those of its public source
+(allreduce.cc, allgather.cc, alltoall.cc, broadcast.cc); PyTorch's reduce-scatter on gloo is an all-reduce, whose steps
+and bytes grow as a ring's."""
 
 
 def algorithms_of(backend: str, op: str) -> tuple[str, ...]:
-    """
+    """Return the algorithms that a backend uses for an op; an unknown backend counts as NCCL.
+
     >>> algorithms_of("gloo", "broadcast"), algorithms_of("nccl", "broadcast"), algorithms_of("nccl", "all_reduce")
     (('tree',), ('ring',), ('ring', 'tree'))
     """
@@ -79,15 +83,15 @@ def algorithms_of(backend: str, op: str) -> tuple[str, ...]:
 
 
 def measured_form(backend: str, op: str, algorithm: str) -> CostForm:
-    """How to read a curve that was measured: where a backend chooses, small sizes were done with the steps of one
-    algorithm and large ones with the bytes of its first, which sends the fewest."""
+    """Return the form by which to read a measured curve: if a backend chooses, small sizes were done with the steps of
+    one algorithm and large ones with the bytes of its first, which sends the fewest."""
     native = algorithms_of(backend, op)
     by = algorithm if algorithm in native else native[0]
     return CostForm(FORMS[op, by].steps, FORMS[op, native[0]].share)
 
 
 def derive_scale_factors(measured: CostForm, ranks_measured: int, wanted: CostForm, ranks: int) -> tuple[float, float]:
-    """What to multiply a time with that was measured, and what the size at which to read it.
+    """Return the factor for a measured time, and the factor for the size at which to read it.
 
     >>> ring = FORMS["all_reduce", "ring"]
     >>> derive_scale_factors(ring, 2, ring, 8)
@@ -109,7 +113,7 @@ class AlgorithmPart:
 
 
 def hierarchical(op: Op, size: int, group: CommGroup) -> tuple[AlgorithmPart, ...]:
-    """An op on hosts with several ranks each, as collectives inside hosts and across them; each part has its turn.
+    """Split an op on hosts with several ranks each into collectives inside hosts and across them, one after the other.
 
     >>> [(part.op, part.size, part.group.ranks) for part in hierarchical("all_reduce", 8000, CommGroup(16, 2))]
     [('reduce_scatter', 8000, 8), ('all_reduce', 1000, 2), ('all_gather', 8000, 8)]

@@ -37,7 +37,7 @@ class CalibratedHost(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CalibratedCollective(msgspec.Struct, frozen=True, kw_only=True):
-    """All samples of one size; sizes as in times.py. `at_once` groups of this level ran at the same time."""
+    """All samples of one operation, group and size; sizes as in times.py."""
 
     op: str
     level: str
@@ -46,6 +46,7 @@ class CalibratedCollective(msgspec.Struct, frozen=True, kw_only=True):
     bytes: Positive
     ns: Ns
     at_once: Positive = 1
+    """Number of groups of this level that ran at the same time."""
     dtype: str | None = None
 
     def __post_init__(self) -> None:
@@ -66,10 +67,11 @@ class Matmul(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CalibratedMemory(msgspec.Struct, frozen=True, kw_only=True):
-    """`bytes` were read and written together."""
+    """Samples of memory traffic of one kind and size."""
 
     kind: str
     bytes: Positive
+    """Bytes read and written together."""
     ns: Ns
 
 
@@ -107,8 +109,8 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def samples(self) -> dict[Key, Samples]:
-        """By operation and group: all samples of each size, in the order of sizes. Where groups were measured alone and
-        several at once, the most at once count, as in a job."""
+        """Samples of each size by operation and group, in the order of sizes. If groups were measured alone and several
+        at once, the most at once count, as in a job."""
         most: dict[Key, int] = {}
         for one in self.collectives:
             most[one.key] = max(one.at_once, most.get(one.key, 1))
@@ -120,7 +122,7 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def curves(self) -> dict[Key, Curve]:
-        """By operation and group; what was measured at one size alone has none."""
+        """Curves by operation and group, without groups that were measured at a single size."""
         found: dict[Key, Curve] = {}
         for key, samples in self.samples.items():
             try:
@@ -156,7 +158,7 @@ def read_calibration(path: Path | str) -> Calibration:
 
 
 def write_calibration(calibration: Calibration, path: Path | str) -> None:
-    """Whole or not at all."""
+    """Write the file whole or not at all."""
     target = Path(path)
     written = target.with_name(f".{target.name}.part")
     written.write_bytes(msgspec.json.format(msgspec.json.encode(calibration), indent=1) + b"\n")

@@ -22,22 +22,22 @@ from lostflops.predict.costs.times import OPS, CollectiveTime, CommGroup, Op
 from lostflops.predict.costs.topology import NetworkTopology
 
 ERROR_PER_DOUBLING: Final = 0.15
-"""Of ranks, beyond a measured group: at least this, or what is seen between groups that were measured. Groups that are
-closer than a doubling count as one doubling apart: what they differ by is not for their distance."""
+"""Relative error per doubling of ranks away from a measured group: at least this, or what is seen between groups that
+were measured. Groups that are closer than a doubling count as one doubling apart: distance is not why they differ."""
 ANOTHER_ALGORITHM: Final = 0.5
-"""Of a time that was measured with another algorithm."""
+"""Relative error of a time that was measured with another algorithm."""
 ANOTHER_WAY: Final = 2.0
-"""Times more or less, of a time that is put together while the backend goes its own way: around one ring, all of a
-tensor crosses between two hosts twice, and in parts once."""
+"""Factor by which a composed time may be wrong either way, because the backend may work differently: around one ring,
+all of a tensor crosses between two hosts twice, and in parts once."""
 SIZES: Final = tuple(1 << power for power in range(10, 34))
-"""1 KiB to 8 GiB: where algorithms are compared."""
+"""Sizes at which algorithms are compared: 1 KiB to 8 GiB."""
 
 _ALGORITHMS: Final = ("ring", "tree", "hierarchical", "sends")
 _PAIRS: Final = {"host": ("pair.host", "host"), "across": ("pair.across", "across"), "world": ("pair.across", "across")}
 
 
 class CalibrationCurves(Protocol):
-    """A calibration, or what stands for one."""
+    """A calibration, or anything else that has its curves."""
 
     @property
     def backend(self) -> str | None: ...
@@ -61,12 +61,14 @@ class _TableMatch:
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """Curves with what they are called in an answer."""
+    """Curves of one backend that come from one place."""
 
     name: str
+    """Name of the source in an answer."""
     backend: str
     curves: Mapping[Key, Curve]
     errors: Mapping[tuple[str, str], float]
+    """Relative error per doubling of ranks, by operation and level."""
 
     @classmethod
     def of(cls, name: str, measured: CalibrationCurves) -> _Source:
@@ -94,7 +96,8 @@ class _Source:
     def _fastest(
         self, op: Op, size: int, group: CommGroup, algorithm: str | None = None
     ) -> tuple[str, _TableMatch | None]:
-        """By the algorithm asked for, or the best of those that the backend uses; all that are as fast are named."""
+        """Return the time of the algorithm asked for, or of the best that the backend uses, and its name; equally fast
+        ones are all named."""
         native = algorithms_of(self.backend, op)
         names = (algorithm,) if algorithm else native
         asked = ((name, self._at_level(op, size, group, name)) for name in names if (op, name) in FORMS)
@@ -108,7 +111,8 @@ class _Source:
         return "/".join(name for name, time in found if time.ns == best.ns), best
 
     def _at_level(self, op: Op, size: int, group: CommGroup, algorithm: str) -> _TableMatch | None:
-        """From the nearest group that was measured at the same level."""
+        """Return the time from the nearest group that was measured at the same level, None if there is no such
+        group."""
         near = min(self._keys(op, group), key=lambda key: _distance(key, op, group), default=None)
         if near is None:
             return None
@@ -160,7 +164,7 @@ class _Source:
 
 @dataclass(frozen=True, slots=True)
 class CollectiveTimes:
-    """Answers for a group from what was measured, learned or described; satisfies `CommTimes`."""
+    """Times of collectives of a group from what was measured, learned or described; satisfies `CommTimes`."""
 
     sources: tuple[_Source, ...]
     topology: NetworkTopology | None
@@ -192,7 +196,7 @@ class CollectiveTimes:
         raise UnknownCost(self._unknown(op, group, algorithm))
 
     def choices(self, op: Op, size: int, group: CommGroup) -> tuple[CollectiveTime, ...]:
-        """All algorithms that the surest source tells of, the fastest first."""
+        """Return the times of all algorithms that the most certain source knows, the fastest first."""
         names = [name for name in _ALGORITHMS if name != "hierarchical" or group.level == "world"]
         for source in self.sources:
             if found := _fastest_first(source.time(op, size, group, algorithm) for algorithm in names):
@@ -203,7 +207,7 @@ class CollectiveTimes:
         raise UnknownCost(self._unknown(op, group, None))
 
     def crossover(self, op: Op, group: CommGroup) -> tuple[tuple[int, str], ...]:
-        """Which algorithm wins from which size on."""
+        """Return which algorithm wins from which size on."""
         found: list[tuple[int, str]] = []
         for size in SIZES:
             best = self.choices(op, size, group)[0].algorithm
@@ -248,7 +252,7 @@ def _describe_group(group: CommGroup) -> str:
 
 
 def _distance(key: Key, op: Op, group: CommGroup) -> tuple[bool, float, float]:
-    """Groups with as many ranks in a host first, then the nearest in ranks, then in hosts."""
+    """Return a sort key: groups with as many ranks in a host first, then the nearest in ranks, then in hosts."""
     _, _, ranks, hosts = key
     if op == "send_recv":
         return (False, ranks, hosts)
@@ -258,25 +262,28 @@ def _distance(key: Key, op: Op, group: CommGroup) -> tuple[bool, float, float]:
 
 
 def _adapters(group: CommGroup, other: CommGroup) -> float:
-    """How many times as many network adapters a group may have as another: as many as ranks in a host, or one."""
+    """Return by what factor the network adapters of two groups may differ: a group has as many as ranks in a host, or
+    one."""
     ratio = group.per_host / other.per_host
     return max(ratio, 1 / ratio) if group.level == "world" else 1.0
 
 
 def _read_curve(curve: Curve, size: int, factor: float = 1.0, scale: float = 1.0) -> _TableMatch:
-    """`factor` times the curve at `scale` times the size."""
+    """Return `factor` times the curve at `scale` times the size."""
     ns, low, high, reach = curve.interval(max(round(size * scale), 1))
     return _TableMatch(factor * ns, factor * low, factor * high, reach)
 
 
 def _extrapolate_curve(curve: Curve, size: int, factor: float, scale: float) -> _TableMatch:
-    """Launching is done once, whatever the steps; the interval holds that all latency is of that kind as well."""
+    """Return the curve scaled to another group. Launching is done once, whatever the number of steps; the interval
+    includes the case that all latency is of that kind."""
     found, once = _read_curve(curve, size, factor, scale), _read_curve(curve, size, 1.0, factor * scale)
     return _TableMatch(found.ns, min(found.low, once.low), max(found.high, once.high), found.reach)
 
 
 def _errors(backend: str, curves: Mapping[Key, Curve]) -> dict[tuple[str, str], float]:
-    """How wrong a carried curve is for each doubling of ranks, by groups of which both were measured."""
+    """Return the relative error of a carried-over curve per doubling of ranks, from pairs of groups that were both
+    measured."""
     found: dict[tuple[str, str], float] = {}
     for one, other in permutations(curves, 2):
         op, level, ranks, _ = one

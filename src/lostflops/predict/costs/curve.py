@@ -10,7 +10,7 @@ from math import inf, isfinite, log2, sqrt
 from typing import Final, NamedTuple
 
 BEYOND: Final = 0.1
-"""What the interval grows by on each side, as a share of the time, with every doubling beyond what was measured."""
+"""Part of the time by which the interval grows on each side with every doubling beyond the measured sizes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,34 +23,37 @@ class Constant:
 
 
 class Predicted(NamedTuple):
-    """A time in ns with its interval. `reach` says how far beyond the measured sizes it lies, and is empty inside."""
+    """A time in ns with its interval."""
 
     ns: float
     low: float
     high: float
     reach: str
+    """How far it is beyond the measured sizes; empty inside them."""
 
 
 @dataclass(frozen=True, slots=True)
 class CurvePiece:
-    """A line between two measured sizes, in bytes. alpha is in ns and, in a piece that does not begin at the smallest
-    size, an intercept that may be negative; beta is in ns per byte. `spread` is the relative deviation of what was
-    measured from the line, one sigma, and `margin` the same at the confidence of the intervals. `shape` holds the
-    squared half widths of alpha and beta, and what they have in common."""
+    """A line between two measured sizes, in bytes."""
 
     first: int
     last: int
     alpha: Constant
+    """In ns; in a piece that does not begin at the smallest size, an intercept that may be negative."""
     beta: Constant
+    """In ns per byte."""
     spread: float
+    """Relative deviation of the measurements from the line, one sigma."""
     margin: float = inf
+    """The same at the confidence of the intervals."""
     shape: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    """Squared half widths of alpha and beta, and their covariance."""
 
     def at(self, size: float) -> float:
         return self.alpha.value + self.beta.value * size
 
     def half_width(self, size: float) -> float:
-        """Of the interval around the line, for the median of a new measurement of that size."""
+        """Return half the width of the interval around the line, for the median of a new measurement of that size."""
         alpha, beta, both = self.shape
         if not isfinite(self.margin + alpha):
             return inf
@@ -59,18 +62,20 @@ class CurvePiece:
 
 
 class Apart(NamedTuple):
-    """A size whose time does not lie on its piece, by the sizes measured before and after it (infinite beyond the
-    last): there it may have been disturbed, or show a bend that too few sizes tell of. `ratio` is what was measured
-    over what the piece says."""
+    """A size whose time does not fit its piece: it may have been disturbed, or show a bend that too few sizes
+    confirm."""
 
     after: float
+    """The size measured before it, 0 if it is the first."""
     before: float
+    """The size measured after it, infinite if it is the last."""
     ratio: float
+    """Measured time over the time by the piece."""
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """Pieces in the order of sizes; each holds from its `first` up to the next one's."""
+    """Pieces in the order of sizes; each is valid from its `first` up to the next one's."""
 
     pieces: tuple[CurvePiece, ...]
     apart: tuple[Apart, ...] = ()
@@ -87,12 +92,12 @@ class Curve:
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """The smallest and the largest that were measured."""
+        """Smallest and largest size that were measured."""
         return self.pieces[0].first, self.pieces[-1].last
 
     def interval(self, size: int) -> Predicted:
-        """The time with its interval. Between two pieces it holds what either says; beside a size that lies apart it
-        holds that as well; beyond the measured sizes it widens with the distance."""
+        """Return the time with its interval. Between two pieces it includes what either says; next to a size that is
+        apart it includes that as well; beyond the measured sizes it widens with the distance."""
         ns, reach = self.at(size), self.reach(size)
         widened = BEYOND * self._doublings(size) * ns
         sides = [piece.half_width(size) + widened for piece in self._near(size)]
@@ -105,7 +110,7 @@ class Curve:
         return Predicted(ns, max(0.0, low), high, reach)
 
     def reach(self, size: int) -> str:
-        """How far a size lies beyond those that were measured.
+        """Describe how far a size is beyond those that were measured; return an empty text inside them.
 
         >>> line = CurvePiece(1000, 8000, Constant(1, 0, 2), Constant(1, 0, 2), 0.01)
         >>> Curve((line,)).reach(32000), Curve((line,)).reach(250), Curve((line,)).reach(4000)
@@ -117,7 +122,7 @@ class Curve:
         return f"1/{smallest / max(size, 1):.3g} of the smallest size measured" if size < smallest else ""
 
     def _near(self, size: int) -> tuple[CurvePiece, ...]:
-        """The piece that holds there, with the next one where the size lies between both."""
+        """Return the piece that is valid there, or both pieces if the size is between two."""
         for piece, following in zip(self.pieces, self.pieces[1:], strict=False):
             if piece.last < size < following.first:
                 return piece, following

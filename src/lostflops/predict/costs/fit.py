@@ -30,19 +30,19 @@ STRAY: Final = 0.15
 MOST_PIECES: Final = 6
 FEWEST_SIZES: Final = 3
 _MOST_EDGES: Final = 40
-_MOST_SIZES: Final = 400
 _TURNS: Final = 12
-"""Of the iteration: half of them by absolute residuals, which outliers bend little, then without those that are far."""
+"""Number of iterations: the first half weighs by absolute residuals, which outliers bend little, the second half leaves
+out sizes that are far."""
 _NEAR: Final = 7
-"""Sizes whose scatter is looked at together."""
+"""Number of neighbouring sizes whose scatter is pooled."""
 _MANY: Final = 8
-"""Fewer samples do not tell their scatter: that of the sizes around counts instead."""
+"""Fewer samples do not show their own scatter: that of the sizes around counts instead."""
 _FEW: Final = {2: 1.196, 3: 1.495, 4: 1.363, 5: 1.206, 6: 1.2, 7: 1.14, 8: 1.129, 9: 1.107}
-"""What the median deviation of so few samples is multiplied by (Croux and Rousseeuw, 1992)."""
+"""Factor on the median deviation of a few samples, by their number (Croux and Rousseeuw, 1992)."""
 _QUIET: Final = 0.01
-"""Sizes that lie closer to a line than this are not told apart from it when pieces are looked for."""
+"""Sizes that are closer to a line than this, relative, count as on it when pieces are searched."""
 _FINEST: Final = 0.001
-"""No line is known better than this, however well a few sizes happen to lie on it."""
+"""No line is known better than this, relative, however well a few sizes happen to fit it."""
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -50,8 +50,8 @@ Bools = npt.NDArray[np.bool_]
 
 
 def fit_curve(sizes: Sequence[int], times: Sequence[Sequence[float]]) -> Curve:
-    """The curve through all samples of each size, in ns. Two sizes give a line of unknown accuracy, three a wide
-    interval; one tells nothing about another size, so that `UnknownCost` is raised.
+    """Fit the curve through all samples of each size, in ns. Two sizes give a line of unknown accuracy, three a wide
+    interval. Raise `UnknownCost` for a single size, because it says nothing about another.
 
     >>> curve = fit_curve([1000, 2000, 4000, 8000, 16000], [[6000.0], [7010.0], [8990.0], [13000.0], [21010.0]])
     >>> round(curve.pieces[0].alpha.value), round(curve.pieces[0].beta.value, 2)
@@ -69,11 +69,13 @@ def fit_curve(sizes: Sequence[int], times: Sequence[Sequence[float]]) -> Curve:
 
 @dataclass(frozen=True, slots=True)
 class _CostPoints:
-    """Sizes in order, with the median of each and its standard error as its samples tell it, relative."""
+    """Measured sizes in order."""
 
     size: Floats
     time: Floats
+    """Median of each size, in ns."""
     scatter: Floats
+    """Relative standard error of the median, as its samples show it."""
 
 
 def _points(sizes: Sequence[int], times: Sequence[Sequence[float]]) -> _CostPoints:
@@ -90,7 +92,8 @@ def _points(sizes: Sequence[int], times: Sequence[Sequence[float]]) -> _CostPoin
 
 
 def _median_error(samples: Floats) -> float:
-    """Of the median of some samples, relative: from their median deviation, so that outliers do not count."""
+    """Return the relative standard error of the median of some samples: from their median deviation, so that outliers
+    do not count."""
     count = len(samples)
     if count < 2:
         return 0.0
@@ -100,8 +103,8 @@ def _median_error(samples: Floats) -> float:
 
 
 def _noise(points: _CostPoints) -> float:
-    """One sigma of a size, relative, from how far each lies from the line between its neighbours; a few bends or
-    outliers do not change the median of that."""
+    """Return one sigma of a size, relative, from how far each size is from the line between its neighbours; a few bends
+    or outliers do not change the median of that."""
     x, y = points.size, points.time
     if len(x) < 3:
         return 0.0
@@ -113,7 +116,7 @@ def _noise(points: _CostPoints) -> float:
 
 
 def _around(values: Floats) -> Floats:
-    """The median of the values around each."""
+    """Return the median of the values around each value."""
     wide = min(_NEAR, len(values))
     first = np.clip(np.arange(len(values)) - wide // 2, 0, len(values) - wide)
     return np.asarray(np.median(values[first[:, None] + np.arange(wide)], axis=1))
@@ -121,7 +124,7 @@ def _around(values: Floats) -> Floats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _CostLines:
-    """Robust lines through many stretches of sizes at once, a row each."""
+    """Robust lines through many stretches of sizes at once, one row each."""
 
     start: Ints
     stop: Ints
@@ -129,7 +132,7 @@ class _CostLines:
     beta: Floats
     kept: Bools
     costs: Floats
-    """Squared residuals in units of sigma, by size; one that was not kept counts as if it lay at the limit."""
+    """Squared residuals in units of sigma, by size; a size that was not kept counts as if it were at the limit."""
 
     @classmethod
     def through(cls, points: _CostPoints, sigma: Floats, start: Ints, stop: Ints) -> _CostLines:
@@ -152,14 +155,14 @@ class _CostLines:
         return cls(start=start, stop=stop, alpha=alpha, beta=beta, kept=inside & (away <= limit), costs=costs)
 
     def predict(self, x: Floats) -> Floats:
-        """Of lines that follow each other: each size by its own."""
+        """Return the time of each size by its own line; the lines follow each other."""
         return np.concatenate(
             [a + b * x[i:j] for i, j, a, b in zip(self.start, self.stop, self.alpha, self.beta, strict=True)]
         )
 
 
 def _solve(x: Floats, y: Floats, weight: Floats, first: Bools) -> tuple[Floats, Floats]:
-    """Weighted least squares by row. Time does not fall with size, and no latency is negative."""
+    """Solve weighted least squares by row. Time does not fall with size, and no latency is negative."""
     total = np.maximum(weight.sum(axis=1), 1e-300)
     centre, mean = (weight @ x) / total, (weight @ y) / total
     offset = x - centre[:, None]
@@ -173,7 +176,7 @@ def _solve(x: Floats, y: Floats, weight: Floats, first: Bools) -> tuple[Floats, 
 
 
 def _edges(points: _CostPoints, sigma: Floats) -> Ints:
-    """Where pieces begin, and the end: the fewest that explain the times."""
+    """Return where pieces begin, and the end: the fewest pieces that explain the times."""
     count = len(points.size)
     if count < 2 * FEWEST_SIZES:
         return np.array([0, count])
@@ -194,8 +197,8 @@ def _edges(points: _CostPoints, sigma: Floats) -> Ints:
 
 
 def _strays(points: _CostPoints, predicted: Floats) -> int:
-    """The longest row of neighbours that a curve misses on the same side, by far more than their own samples scatter.
-    One or two were disturbed; three are a bend, however noisy other sizes are."""
+    """Return the length of the longest row of neighbours that a curve misses on the same side, by far more than their
+    own samples scatter. One or two were disturbed; three are a bend, however noisy other sizes are."""
     away = points.time / np.maximum(predicted, 1e-9) - 1
     is_stray = (points.scatter > 0) & (np.abs(away) > np.maximum(STRAY, 4 * points.scatter))
     side = np.where(is_stray, np.sign(away), 0)
@@ -204,7 +207,7 @@ def _strays(points: _CostPoints, predicted: Floats) -> int:
 
 
 def _partitions(costs: Floats) -> Iterator[tuple[int, ...]]:
-    """The cheapest edges for one piece, two, three, ..."""
+    """Yield the cheapest edges for one piece, two, three, ..."""
     last = len(costs) - 1
     best, ways = costs[0], [(0, place) for place in range(last + 1)]
     yield ways[last]
@@ -225,7 +228,7 @@ class _Split:
     edges: Ints
     predicted: Floats
     cost: Floats
-    """Of each size."""
+    """Cost of each size."""
     kept: Bools
 
     @classmethod
@@ -238,8 +241,8 @@ class _Split:
         return len(self.edges) - 1
 
     def beats(self, other: _Split, places: int) -> bool:
-        """Whether it is better than one of fewer pieces by more than chance gives, and visibly. Where a piece scatters
-        more than all together, its gain is measured by its own scatter: some sizes are noisier than others."""
+        """Return whether it is better than a split of fewer pieces by more than chance gives, and visibly. If a piece
+        scatters more than all together, its gain is measured by its own scatter: some sizes are noisier than others."""
         more, freedom = self.pieces - other.pieces, int(self.kept.sum()) - 2 * self.pieces
         if freedom < 1 or np.max(np.abs(self.predicted / np.maximum(other.predicted, 1e-9) - 1)) < VISIBLE:
             return False
@@ -254,8 +257,9 @@ class _Split:
 
 
 def _pieces(points: _CostPoints, sigma: Floats, lines: _CostLines) -> Iterator[CurvePiece]:
-    """Each line with its intervals. How much larger than sigma the residuals are is told by all pieces together, or by
-    this one where its own residuals or samples say more: few sizes rarely show how far they can be off."""
+    """Yield each line with its intervals. How much larger than sigma the residuals are is estimated from all pieces
+    together, or from this one if its own residuals or samples scatter more: few sizes rarely show how far they can be
+    off."""
     excess = (points.time / np.maximum(lines.predict(points.size), 1.0) - 1) / sigma
     kept = lines.kept.any(axis=0)
     freedom = int(kept.sum()) - 2 * len(lines.start)
@@ -283,7 +287,7 @@ def _pieces(points: _CostPoints, sigma: Floats, lines: _CostLines) -> Iterator[C
 
 
 def _apart(points: _CostPoints, lines: _CostLines) -> Iterator[Apart]:
-    """The sizes that no line was fitted to."""
+    """Yield the sizes that no line was fitted to."""
     sizes = [0.0, *points.size.tolist(), inf]
     ratios = points.time / np.maximum(lines.predict(points.size), 1e-9)
     for place in np.flatnonzero(~lines.kept.any(axis=0)).tolist():
@@ -295,7 +299,7 @@ def _root_mean(values: Floats, freedom: int) -> float:
 
 
 def _shape(sizes: Floats, alpha: float, beta: float, margins: Floats) -> tuple[float, float, float]:
-    """Squared half widths of alpha and beta where each size is off by its margin, and what they have in common."""
+    """Return the squared half widths of alpha and beta if each size is off by its margin, and their covariance."""
     if len(sizes) < 2 or not np.all(np.isfinite(margins)):
         return inf, inf, -inf
     weight = 1 / (np.maximum(alpha + beta * sizes, 1e-9) * margins) ** 2

@@ -51,7 +51,8 @@ _BY_NAME: Final = """case when count(host) = count(*) then count(distinct host)
 
 
 def learn(run: Run, ranks_per_host: int | None = None) -> Calibration:
-    """Where neither hosts nor devices are recorded, `ranks_per_host` tells which ranks share one."""
+    """Learn a calibration from a run's collectives. If neither hosts nor devices are recorded, `ranks_per_host` says
+    which ranks share a host."""
     hosts = _BY_NAME if ranks_per_host is None else f"count(distinct rank // {int(ranks_per_host)})"
     learned = _Learned()
     for row in run.rows(_CALLS.format(hosts=hosts, size=SIZE)):
@@ -69,9 +70,10 @@ def learn(run: Run, ranks_per_host: int | None = None) -> Calibration:
 
 @dataclass(slots=True, kw_only=True)
 class _Learned:
-    """Samples by operation, level, ranks, hosts, size and type; and what gave none."""
+    """Samples of calls, and counts of calls that gave none, by reason."""
 
     samples: dict[tuple[str, str, int, int, int, str | None], list[int]] = field(default_factory=dict)
+    """By operation, level, ranks, hosts, size and type."""
     guessed: int = 0
     partial: int = 0
     unsized: int = 0

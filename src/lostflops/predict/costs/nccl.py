@@ -12,6 +12,7 @@ all-to-all and send/recv are not in NCCL's model; here they are sends over the s
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -26,7 +27,7 @@ Protocol = Literal["LL", "LL128", "Simple"]
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """In us: to begin, and of a hop over each kind of link."""
+    """Latencies in us: to begin, and of a hop over each kind of link."""
 
     base: float
     nvlink: float
@@ -60,17 +61,18 @@ _GENERATIONS: Final = {
 }
 _AMPERE, _HOPPER = 1, 2
 _NVLINK_RATE: Final = (20 / 25, 20 / 25, 20.6 / 25, 40.1 / 50)
-"""What NCCL counts on of a link, of what its datasheet states, by generation."""
+"""Part of a link's datasheet rate that NCCL counts on, by generation."""
 _PCI_RATE: Final = 12 / 15.75
 _NIC_RATE: Final = 12 / 12.5
-"""The search tries 12, 24 and 48 GB/s for adapters of 100, 200 and 400 Gb/s."""
+"""Part of an adapter's rate that NCCL counts on: its search tries 12, 24 and 48 GB/s for adapters of 100, 200 and 400
+Gb/s."""
 _LL_CAPS: Final = (39.0, 87.7, 141.0, 282.0)
-"""In one host, by generation."""
+"""Largest bandwidth of protocol LL in one host, in GB/s, by generation."""
 _LL_NET_CAPS: Final = {"intel": (39.0, 20.4), "amd": (22.5, 19.0)}
-"""On two hosts, and on more."""
+"""Largest bandwidth of protocol LL in GB/s, by CPU: on two hosts, and on more."""
 _NVLS_RATE: Final = (0.0, 0.0, 0.85, 0.74)
 _PLATEAU: Final = (1.9, 1.4, 1.4, 1.4)
-"""Latency of a ring across hosts with protocol Simple counts so many times."""
+"""Factor on the latency of a ring's all-reduce across hosts with protocol Simple, by generation."""
 _NET_OVERHEAD_US: Final = {"intel": 1.0, "amd": 2.0}
 
 _TREE_CORRECTIONS: Final = {
@@ -78,25 +80,28 @@ _TREE_CORRECTIONS: Final = {
     "LL128": (10, 10, 10, 10, 10, 9, 8, 8, 8, 7, 6, 6, 6, 6, 6, 6, 8, 9, 9, 9, 9, 10, 10),
     "Simple": (9, 9, 9, 9, 9, 9, 9, 8, 7, 6, 6, 5, 5, 5, 5, 6, 7, 8, 7, 7, 8, 9, 9),
 }
-"""Tenths of a tree's bandwidth by powers of two from 64 B on."""
+"""Tenths of a tree's bandwidth, by protocol and by powers of two of the size from 64 B on."""
 
 FASTEST: Final = 0.8
 SLOWEST: Final = 1.2
 LAUNCH_US: Final = 100.0
-"""Recorded times of 8x A100 lie between the model and `SLOWEST` times the model plus `LAUNCH_US`; the model was made to
+"""Recorded times of 8x A100 are between the model and `SLOWEST` times the model plus `LAUNCH_US`; the model was made to
 choose, and leaves out what all choices share. `FASTEST` leaves room below."""
 SLOWEST_UNCOMPARED: Final = 1.5
-"""Where no recorded benchmark was at hand: across hosts, trees and NVLS. A judgement, not a measurement."""
+"""As `SLOWEST`, where no recorded benchmark was available: across hosts, trees and NVLS. A judgement, not a
+measurement."""
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How NCCL could do it: `latency` in us, `gbs` of the size that it is asked for."""
+    """One way in which NCCL could run a collective."""
 
     algorithm: Algorithm
     protocol: Protocol
     latency: float
+    """In us."""
     gbs: float
+    """Bandwidth in GB/s, relative to the size of the collective."""
 
     def us(self, size: int) -> float:
         return self.latency + size / (1000 * self._rate(size))
@@ -111,7 +116,7 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class _Fabric:
-    """What the links of a topology give a group."""
+    """Bandwidths and latencies that the links of a topology give a group."""
 
     group: CommGroup
     topology: NetworkTopology
@@ -124,7 +129,8 @@ class _Fabric:
 
     @property
     def net(self) -> float:
-        """A group that has a part of a host's devices has that part of its adapters: others use the rest."""
+        """Network bandwidth in GB/s. A group on a part of a host's devices has that part of its adapters: others use
+        the rest."""
         part = self.group.per_host / self.topology.gpus_per_host
         return self.topology.nics_per_host * self.topology.nic_gbs * _NIC_RATE * part
 
@@ -134,7 +140,8 @@ class _Fabric:
 
     @property
     def tree(self) -> float:
-        """Between two hosts each tree goes one way up and the other down, and both share the adapters."""
+        """Bandwidth of a tree in GB/s. Between two hosts each tree goes one way up and the other down, and both share
+        the adapters."""
         if self.group.hosts == 1:
             return self.scaleup
         return min(self.scaleup, self.net * (2 if self.group.hosts == 2 else 1))
@@ -149,12 +156,13 @@ class _Fabric:
         return latency.nvlink if self.topology.link == "nvlink" else latency.pci
 
     def net_hop(self, algorithm: str, protocol: str) -> float:
-        """With one device to a host nothing hides the network: the tree's latency holds for all."""
+        """Return the latency of a hop over the network, in us. With one device per host nothing hides the network: the
+        tree's latency holds for all."""
         return _LATENCIES["tree" if self.group.per_host == 1 else algorithm, protocol].net
 
 
 def ways(op: Op, group: CommGroup, topology: NetworkTopology) -> tuple[Way, ...]:
-    """All that NCCL weighs for a group.
+    """Return all ways that NCCL considers for a group.
 
     >>> from lostflops.predict.costs.topology import read_topology
     >>> [(way.protocol, round(way.latency, 1)) for way in ways("all_gather", CommGroup(8), read_topology("dgx-a100"))]
@@ -170,7 +178,7 @@ def ways(op: Op, group: CommGroup, topology: NetworkTopology) -> tuple[Way, ...]
 
 
 def nccl_times(op: Op, size: int, group: CommGroup, topology: NetworkTopology) -> tuple[CollectiveTime, ...]:
-    """The time of each algorithm with its best protocol, the fastest first."""
+    """Return the time of each algorithm with its best protocol, the fastest first."""
     if group.ranks == 1:
         return (CollectiveTime(ns=0.0, low=0.0, high=0.0, algorithm="none", source="one rank sends nothing"),)
     best: dict[str, Way] = {}
@@ -185,7 +193,7 @@ def nccl_times(op: Op, size: int, group: CommGroup, topology: NetworkTopology) -
 def crossovers(
     op: Op, group: CommGroup, topology: NetworkTopology, sizes: tuple[int, ...]
 ) -> tuple[tuple[int, Way], ...]:
-    """From which size on which way wins, among the sizes asked for."""
+    """Return from which size on which way wins, among the sizes asked for."""
     found: list[tuple[int, Way]] = []
     candidates = ways(op, group, topology)
     for size in sizes:
@@ -206,7 +214,7 @@ def _fabric(group: CommGroup, topology: NetworkTopology) -> _Fabric:
             f"{topology.name} does not describe its network: add nics_per_host and nic_gbs, or calibrate on two hosts"
         )
     device = topology.device or ""
-    if "MI" in device:
+    if re.search(r"\bMI\d", device):  # AMD Instinct; "MIG" is a part of an NVIDIA device
         raise UnknownCost(f"NCCL's model does not apply to {device}: run lostflops calibrate there")
     known = [generation for name, generation in _GENERATIONS.items() if name in device]
     return _Fabric(group, topology, max(known, default=_HOPPER if topology.nvls else _AMPERE))
@@ -256,7 +264,7 @@ def _tree(fabric: _Fabric, protocol: Protocol) -> Way:
 
 
 def _multicast(op: Op, fabric: _Fabric) -> Iterator[Way]:
-    """NVLink SHARP: inside a host for all but broadcast, across hosts for all-reduce."""
+    """Yield ways over NVLink SHARP: inside a host for all but broadcast, across hosts for all-reduce."""
     group, heads = fabric.group, fabric.topology.gpus_per_host
     if not fabric.topology.nvls or op == "broadcast" or heads < 2 or not _NVLS_RATE[fabric.generation]:
         return
@@ -276,7 +284,7 @@ def _multicast(op: Op, fabric: _Fabric) -> Iterator[Way]:
 
 
 def _sends(op: Op, fabric: _Fabric) -> Way:
-    """One after the other; bytes in the host and across hosts flow at the same time."""
+    """Return sends one after the other as a way; bytes in the host and across hosts flow at the same time."""
     group, latency = fabric.group, _LATENCIES["ring", "Simple"]
     across_each = fabric.net / group.per_host
     if op == "send_recv":
@@ -289,7 +297,8 @@ def _sends(op: Op, fabric: _Fabric) -> Way:
 
 
 def _time(op: Op, size: int, way: Way, group: CommGroup, topology: NetworkTopology) -> CollectiveTime:
-    """With the interval that the model's error on recorded benchmarks calls for: docs/explanation/calibration.md."""
+    """Return the time with the interval that the model's error on recorded benchmarks requires:
+    docs/explanation/calibration.md."""
     us = way.us(size)
     least = us
     if op == "all_to_all":

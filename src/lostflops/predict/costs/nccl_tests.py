@@ -22,14 +22,14 @@ from lostflops.predict.costs.calibration import CalibratedCollective, Calibrated
 from lostflops.predict.costs.times import CommGroup
 
 _PREFIX: Final = re.compile(r"^\s*\d+:\s")
-"""Of a launcher that labels each line with its task."""
+"""Label that a launcher puts before each line to name its task."""
 _HEADER: Final = re.compile(r"#.*\bminBytes\s+\d+\s+maxBytes\s+\d+")
 _RANK: Final = re.compile(r"#\s+Rank\s+(\d+)\s+(?:Group\s+(\d+)\s+)?Pid\s+\d+ on\s+(\S+) device\s+\d+ \[\S+\] (.+)")
 _VERSION: Final = re.compile(r"NCCL version (\d+\.\d+\.\d+)")
 _NUMBER: Final = re.compile(r"nccl-library=(\d+)")
 _PROGRAM: Final = re.compile(r"\b(\w+)_perf\b")
 _COLUMNS: Final = 4
-"""Time, algbw, busbw and errors: once out of place, once in place."""
+"""Columns of a result: time, algbw, busbw and errors, once out of place, once in place."""
 _TYPES: Final = {
     **dict.fromkeys(("int8", "uint8", "fp8_e4m3", "fp8_e5m2", "f8e4m3", "f8e5m2"), 1),
     **dict.fromkeys(("half", "bfloat16"), 2),
@@ -60,7 +60,7 @@ _FITTING: Final[dict[tuple[bool, bool, bool], tuple[str, ...]]] = {
 
 
 def read_nccl_tests(paths: Sequence[Path | str], op: str | None = None) -> Calibration:
-    """All tests of all logs; `op` names the operation where neither the log nor its name does."""
+    """Read all tests of all logs; `op` names the operation if neither the log nor its name does."""
     tests = [test for path in paths for test in _tests(Path(path))]
     names = {test.device for test in tests}
     if len(names) > 1:
@@ -87,7 +87,7 @@ class _TestRow:
     count: int
     dtype: str
     between: tuple[str, ...]
-    """What stands between the type and the times: the reduction and the root, where there are any."""
+    """Words between the type and the times: the reduction and the root, if there are any."""
     us: tuple[float, ...]
     factor: float | None
     """busbw / algbw."""
@@ -96,14 +96,14 @@ class _TestRow:
 
 @dataclass(slots=True, kw_only=True)
 class _Test:
-    """One program's output."""
+    """Output of one program."""
 
     path: Path
     named: list[str]
     nccl: str | None = None
     device: str = ""
     places: dict[int, tuple[str, str]] = field(default_factory=dict)
-    """By rank: its host, and its group where the test is split into several that run at once."""
+    """Host of each rank, and its group if the test is split into several that run at once."""
     rows: list[_TestRow] = field(default_factory=list)
 
     def take(self, line: str) -> None:
@@ -117,7 +117,7 @@ class _Test:
 
     @property
     def members(self) -> list[str]:
-        """The hosts of the ranks of one group."""
+        """Hosts of the ranks of one group."""
         first = next(iter(self.places.values()))[1]
         return [host for host, group in self.places.values() if group == first]
 
@@ -151,7 +151,7 @@ class _Test:
         raise UsageError(f"{self.path} does not show whether {listed} ran: name it, as in --only {fitting[0]}")
 
     def _fitting(self) -> tuple[str, ...]:
-        """The operations whose columns look like this."""
+        """Return the operations whose columns look like these."""
         largest = self.rows[-1]
         is_root = [int(word) >= 0 for word in largest.between if word.lstrip("-").isdigit()]
         reduces = any(not word.lstrip("-").isdigit() and word != "none" for word in largest.between)
@@ -194,7 +194,8 @@ def _text(path: Path) -> str:
 
 
 def _row(line: str) -> _TestRow | None:
-    """Some tests have no in-place form and print N/A for it; what is no time is none."""
+    """Parse a row, None if it is not one. Some tests have no in-place form and print N/A for it; only valid times are
+    kept."""
     words = line.split()
     if len(words) < 3 + 2 * _COLUMNS or not (words[0].isdigit() and words[1].isdigit()):
         return None
@@ -211,7 +212,8 @@ def _row(line: str) -> _TestRow | None:
 
 
 def _number(word: str) -> float | None:
-    """
+    """Return the number in a word, None if it is negative, infinite or not a number.
+
     >>> _number("35.2"), _number("N/A"), _number("inf"), _number("-1")
     (35.2, None, None, None)
     """
@@ -223,7 +225,7 @@ def _number(word: str) -> float | None:
 
 
 def _names(text: str) -> list[str]:
-    """The operations that a program or file is called after, the longest name first.
+    """Return the operations that a program or file is named after, the longest name first.
 
     >>> _names("nccl_allreduce.log"), _names("reduce_scatter"), _names("slurm-104.out")
     (['all_reduce', 'reduce'], ['reduce_scatter', 'scatter', 'reduce'], [])
@@ -233,7 +235,8 @@ def _names(text: str) -> list[str]:
 
 
 def _version(number: int) -> str:
-    """
+    """Return the version of NCCL that a number encodes.
+
     >>> _version(22803), _version(2804)
     ('2.28.3', '2.8.4')
     """

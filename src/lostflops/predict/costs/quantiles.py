@@ -11,7 +11,8 @@ _TERMS: Final = 300
 
 
 def f_tail(ratio: float, above: float, below: float) -> float:
-    """How likely chance alone gives an F ratio of at least `ratio`, with the degrees of freedom of both sides.
+    """Return the probability that chance alone gives an F ratio of at least `ratio`; `above` and `below` are the
+    degrees of freedom of numerator and denominator.
 
     >>> round(f_tail(4.96, 1, 10), 3), f_tail(0, 3, 10)
     (0.05, 1.0)
@@ -21,7 +22,7 @@ def f_tail(ratio: float, above: float, below: float) -> float:
 
 @lru_cache(maxsize=4096)
 def t_quantile(confidence: float, freedom: float) -> float:
-    """The t within which this share of all draws lies, on both sides; infinite without a degree of freedom.
+    """Return the t that includes this share of all draws, on both sides; infinite without a degree of freedom.
 
     >>> round(t_quantile(0.99, 10), 3), round(t_quantile(0.95, 1), 2)
     (3.169, 12.71)
@@ -41,7 +42,7 @@ def t_quantile(confidence: float, freedom: float) -> float:
 
 
 def _incomplete_beta(x: float, a: float, b: float) -> float:
-    """The regularised one: I_x(a, b)."""
+    """Return the regularised incomplete beta function I_x(a, b)."""
     if x <= 0 or x >= 1:
         return float(x >= 1)
     front = exp(lgamma(a + b) - lgamma(a) - lgamma(b) + a * log(x) + b * log1p(-x))
@@ -51,7 +52,7 @@ def _incomplete_beta(x: float, a: float, b: float) -> float:
 
 
 def _fraction(x: float, a: float, b: float) -> float:
-    """Lentz's evaluation of the continued fraction."""
+    """Evaluate the continued fraction by Lentz's method."""
     upper, lower = 1.0, 1 / _avoid_zero(1 - (a + b) * x / (a + 1))
     value = lower
     for m in range(1, _TERMS):

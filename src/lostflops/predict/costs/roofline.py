@@ -12,9 +12,10 @@ from lostflops.predict.costs.calibration import Calibration
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """A rate and where it was reached: FLOP or bytes per ns."""
+    """A rate and where it was reached."""
 
     rate: float
+    """FLOP or bytes per ns."""
     at: str
 
 
@@ -29,7 +30,7 @@ class DeviceRoofline:
     launch_ns: float | None
 
     def achievable_tflops(self, dtype: str) -> float:
-        """The best that matmuls of this type reached.
+        """Return the best rate that matmuls of this type reached, in TFLOP/s; raise `UnknownCost` if none was measured.
 
         >>> reached = {"float32": Reached(19_500.0, "4096 x 4096 x 4096")}
         >>> DeviceRoofline(reached, {}, {}, None).achievable_tflops("float32")

@@ -15,7 +15,7 @@ OPS: Final[tuple[Op, ...]] = ("all_reduce", "all_gather", "reduce_scatter", "all
 
 @dataclass(frozen=True, slots=True, order=True)
 class CommGroup:
-    """So many ranks, evenly on so many hosts.
+    """A number of ranks, spread evenly over a number of hosts.
 
     >>> CommGroup(16, 2).per_host, CommGroup(8, 8).level, CommGroup(8, 1).level, CommGroup(16, 2).level
     (8, 'across', 'host', 'world')
@@ -33,7 +33,8 @@ class CommGroup:
 
     @property
     def level(self) -> str:
-        """`host` inside one, `across` with one rank on each, `world` both."""
+        """`host` inside one host, `across` with one rank on each of several, `world` with several on each of
+        several."""
         if self.hosts == 1:
             return "host"
         return "across" if self.hosts == self.ranks else "world"
@@ -41,8 +42,7 @@ class CommGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectiveTime:
-    """A time in ns with its interval, and what it rests on. `reach` says what was extrapolated, and is empty inside
-    what was measured."""
+    """A time in ns with its interval, and what it is based on."""
 
     ns: float
     low: float
@@ -50,6 +50,7 @@ class CollectiveTime:
     algorithm: str
     source: str
     reach: str = ""
+    """Text on what was extrapolated; empty inside the measured range."""
 
     def __post_init__(self) -> None:
         assert 0 <= self.low <= self.ns <= self.high, f"{self.source}: {self.low}, {self.ns}, {self.high}"
@@ -57,5 +58,6 @@ class CollectiveTime:
 
 class CommTimes(Protocol):
     def time(self, op: Op, size: int, group: CommGroup, algorithm: str | None = None) -> CollectiveTime:
-        """The time of one collective of `size` bytes; raises `UnknownCost` where there is nothing to tell it from."""
+        """Return the time of one collective of `size` bytes; raise `UnknownCost` if nothing is known to compute it
+        from."""
         ...

@@ -21,28 +21,30 @@ Cpu = Literal["intel", "amd"]
 
 @dataclass(frozen=True, slots=True)
 class NetworkTopology:
-    """Hosts that are all alike. `scaleup_gbs` is what one device sends to its peers in the host, `nic_gbs` what one
-    network adapter sends; without adapters there is one host. `nvls` says that the switch between the devices reduces
-    (NVLink SHARP)."""
+    """Hosts that are all alike, and the links in and between them."""
 
     name: str
     device: str | None
     gpus_per_host: int
     scaleup_gbs: float
+    """Rate at which one device sends to its peers in the host."""
     nics_per_host: int
+    """Number of network adapters; 0 for a single host."""
     nic_gbs: float
+    """Rate at which one network adapter sends."""
     link: Link
     source: str
     cpu: Cpu | None = None
     nvls: bool = False
+    """Whether the switch between the devices reduces (NVLink SHARP)."""
 
 
 SLOWEST_NVLINK_GBS: Final = 100
-"""A device with less than this to its peers is taken to reach them over PCIe, unless its file says otherwise."""
+"""A device with less than this to its peers is assumed to reach them over PCIe, unless its file says otherwise."""
 
 
 def _machine(name: str, device: str, nics: tuple[int, float], source: str, cpu: Cpu) -> NetworkTopology:
-    """Eight devices behind NVSwitch, as all of the below are."""
+    """Return a host of eight devices on NVSwitch, as all of the hosts below are."""
     known = find_device(device)
     assert known is not None, device
     assert known.scaleup_gbs is not None, device
@@ -79,7 +81,7 @@ _CHOICES: Final = {"link": ("nvlink", "pci"), "cpu": ("intel", "amd")}
 
 
 def read_topology(path_or_name: str | Path) -> NetworkTopology:
-    """A named topology, or one from a TOML or JSON file.
+    """Return a named topology, or read one from a TOML or JSON file.
 
     >>> dgx = read_topology("dgx-h100")
     >>> dgx.gpus_per_host, dgx.scaleup_gbs, dgx.nics_per_host, dgx.nic_gbs
@@ -111,7 +113,7 @@ def _load(path: Path) -> dict[str, Any]:
 
 
 def parse_topology(facts: dict[str, Any], name: str, where: str) -> NetworkTopology:
-    """A topology from its keys; what a device tells need not be written.
+    """Return a topology from its keys; keys that follow from the device may be left out.
 
     >>> parse_topology({"device": "NVIDIA A100-SXM4-80GB", "gpus_per_host": 4}, "mine", "mine.toml").scaleup_gbs
     300

@@ -18,12 +18,13 @@ from lostflops.predict.estimate.work import LAUNCHED, ModelWork, Product, model_
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """`updated` are bytes that the optimizer moves."""
+    """Demand of one rank of a pipeline stage."""
 
     layers: int | None
     memory: MemoryEstimate
     work: ModelWork | None
     updated: float
+    """Bytes that the optimizer moves."""
     transfers: list[Transfer]
 
 
@@ -35,7 +36,7 @@ class Demand:
     embedding: int
     per_layer: int | None
     flops: int | None
-    """Of the model in a step, on all ranks."""
+    """FLOPs of the model in a step, on all ranks."""
     recomputed: Range
     stages: tuple[Stage, ...]
     has_tokens: bool = True
@@ -68,7 +69,8 @@ def estimate_demand(model: ModelDescription, job: PlannedJob, per_host: int) -> 
 
 
 def estimate_counted_demand(model: Counted, job: PlannedJob, per_host: int) -> Demand:
-    """Of a module that was counted: it is one stage, and how its layers could be sharded is not known."""
+    """Estimate the demand of a module that was counted: it is one stage, and how its layers could be sharded is not
+    known."""
     if job.tp > 1 or job.pp > 1 or job.cp > 1:
         raise UsageError("how to split a Python model over tp, pp or cp is unknown: give a description of it instead")
     if job.recompute != "none":
@@ -100,7 +102,8 @@ def estimate_counted_demand(model: Counted, job: PlannedJob, per_host: int) -> D
 
 
 def _memory(model: Counted, job: PlannedJob) -> MemoryEstimate:
-    """Parameters and gradients in the dtypes that the module has, states in those or as `master` says."""
+    """Estimate memory, with parameters and gradients in the dtypes that the module has, and states in those or as
+    `master` says."""
     parts = job.shards
 
     def size(is_sharded: bool, only_trained: bool) -> int:
@@ -129,7 +132,8 @@ def _memory(model: Counted, job: PlannedJob) -> MemoryEstimate:
 
 
 def _work(model: Counted, job: PlannedJob) -> ModelWork | None:
-    """A third of what was counted is forward. What autograd keeps is written and read at least once."""
+    """Estimate work, None if it was not counted. A third of the counted FLOPs is forward. What autograd keeps is
+    written and read at least once."""
     if model.flops is None or model.kept is None:
         return None
     launched = LAUNCHED[job.compiled] * model.kernels

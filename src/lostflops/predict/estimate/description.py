@@ -47,23 +47,23 @@ class ModelDescription(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     head_dim: Count = 0
     """0: hidden / heads."""
     ffn: Positive
-    """Width of the feed-forward part; of one expert where there are experts."""
+    """Width of the feed-forward part; of one expert if there are experts."""
     gated: bool = True
     vocabulary: Positive
     tied: bool = False
-    """The head multiplies with the embedding's weight."""
+    """Whether the head multiplies with the embedding's weight."""
     norm: Literal["rms", "layer"] = "rms"
     qkv_bias: bool = False
     output_bias: bool = False
     ffn_bias: bool = False
     qk_norm: bool = False
     positions: Count = 0
-    """Learned positions."""
+    """Number of learned positions."""
     token_types: Count = 0
     embedding_norm: bool = False
     final_norm: bool = True
     head: Literal["lm", "mlm", "none"] = "lm"
-    """`lm` is one product with the vocabulary; `mlm` has a dense layer, a norm and a bias besides, as BERT has."""
+    """`lm` is one product with the vocabulary; `mlm` also has a dense layer, a norm and a bias, as in BERT."""
     pooler: bool = False
     causal: bool = True
     experts: Count = 0
@@ -83,12 +83,12 @@ class ModelDescription(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
     @property
     def width(self) -> int:
-        """Of one head."""
+        """Width of one head."""
         return self.head_dim or self.hidden // self.heads
 
 
 class PlannedJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a model is trained: on so many ranks, with so many sequences a step."""
+    """How a model is trained: ranks, sequences per step, precision and sharding."""
 
     sequence: Positive
     microbatch: Positive = 1
@@ -96,13 +96,13 @@ class PlannedJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     batch: Count = 0
     """Sequences of a step on all ranks; 0: one microbatch on each."""
     dtype: Dtype = "bf16"
-    """Of products."""
+    """Dtype of products."""
     precision: Precision = "autocast"
     """`autocast`: parameters, gradients and states in fp32 (4 + 4 + 8 bytes a parameter with Adam), as torch.autocast
     and FSDP have them. `master`: parameters and gradients in dtype, a fp32 copy and states in the optimizer
     (2 + 2 + 12), as DeepSpeed and Megatron have them. `pure`: everything in dtype (2 + 2 + 4)."""
     reduce_dtype: Dtype | None = None
-    """In which gradients travel; as they are held where it is not given."""
+    """Dtype in which gradients are sent; None for the dtype in which they are held."""
     dp: Positive = 1
     cp: Positive = 1
     """Ranks that share the tokens of each sequence; they hold the same parameters, as those of dp do."""
@@ -114,11 +114,11 @@ class PlannedJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     recompute: Recompute = "none"
     optimizer: Optimizer = "adamw"
     compiled: bool | None = None
-    """By torch.compile; None where it is not known, which makes ranges wider."""
+    """Whether torch.compile is used; None if not known, which makes ranges wider."""
     attention: Attention = "fused"
     """`fused` is FlashAttention or cuDNN's, `flex` is FlexAttention; neither keeps scores."""
     loss_chunks: Positive = 1
-    """The head and the loss take the tokens of a microbatch in so many parts."""
+    """Number of parts in which the head and the loss take the tokens of a microbatch."""
 
     def __post_init__(self) -> None:
         if self.dp % self.replicas:
@@ -137,7 +137,7 @@ class PlannedJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     @property
     def microbatches(self) -> int:
-        """That a rank takes in a step, one after another."""
+        """Microbatches that a rank takes in a step, one after another."""
         return self.sequences // (self.dp * self.microbatch)
 
     @property
@@ -151,12 +151,12 @@ class PlannedJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     @property
     def tokens(self) -> int:
-        """That a rank has at once."""
+        """Tokens that a rank has at once."""
         return self.microbatch * self.sequence // self.cp
 
     @property
     def shards(self) -> int:
-        """Among how many ranks ZeRO shards."""
+        """Number of ranks among which ZeRO shards."""
         return self.alike // self.replicas
 
     @property
@@ -165,12 +165,12 @@ class PlannedJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     @property
     def held_dtype(self) -> Dtype:
-        """Of parameters and gradients in memory."""
+        """Dtype of parameters and gradients in memory."""
         return "fp32" if self.precision == "autocast" else "bf16" if self.dtype == "fp8" else self.dtype
 
     @property
     def product_size(self) -> int:
-        """Bytes of an element of an activation: fp8 is for products alone."""
+        """Bytes of an element of an activation: fp8 is only for products."""
         return max(2, SIZES[self.dtype])
 
 
@@ -179,7 +179,7 @@ Kind = TypeVar("Kind", ModelDescription, PlannedJob)
 
 
 def read_description(path: Path) -> tuple[ModelDescription, dict[str, Any]]:
-    """The model in a file, and what the file says about the job."""
+    """Read the model in a file, and what the file says about the job."""
     fields = read_table(path)
     model = {name: value for name, value in fields.items() if name in _MODEL_FIELDS}
     rest = {name: value for name, value in fields.items() if name not in _MODEL_FIELDS}
@@ -196,7 +196,7 @@ def make_job(fields: dict[str, Any], where: str) -> PlannedJob:
 
 
 def read_table(path: Path) -> dict[str, Any]:
-    """A TOML or JSON file of one object."""
+    """Read a TOML or JSON file of one object."""
     try:
         content = path.read_bytes()
         found = tomllib.loads(content.decode()) if path.suffix == ".toml" else msgspec.json.decode(content)

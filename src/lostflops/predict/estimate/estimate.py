@@ -14,12 +14,13 @@ from lostflops.predict.estimate.rates import Rates
 from lostflops.predict.estimate.step_time import EstimatedStep, step_time
 
 HEADROOM: Final = 3 << 30
-"""Bytes of a device that are not counted: the driver's context, NCCL's buffers, what the allocator cannot use."""
+"""Bytes of a device that are not counted: the driver's context, NCCL's buffers, memory that the allocator cannot
+use."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedMachine:
-    """On what a job will run; what is not known is None."""
+    """Machine that a job will run on; None for unknown figures."""
 
     name: str
     rates: Rates | None = None
@@ -30,14 +31,14 @@ class PlannedMachine:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """The figures behind the result, of the stage that takes the longest and of the one that holds the most."""
+    """Figures of the result: step time of the stage that takes the longest, memory of the one that holds the most."""
 
     demand: Demand
     machine: PlannedMachine
     fullest: Stage
     step: EstimatedStep | None
     unknown: str
-    """Why there is no step time."""
+    """Reason why there is no step time."""
 
     @property
     def job(self) -> PlannedJob:
@@ -53,7 +54,7 @@ class Estimate:
 
     @property
     def mfu(self) -> Range | None:
-        """Of all ranks' dense peak."""
+        """MFU relative to the dense peak of all ranks."""
         rates = self.machine.rates
         if self.step is None or rates is None or rates.peak is None or self.demand.flops is None:
             return None
@@ -62,7 +63,7 @@ class Estimate:
 
     @property
     def fits(self) -> str:
-        """`yes` with `HEADROOM` to spare, `no`, `maybe`, or that it cannot be told."""
+        """`yes` with `HEADROOM` to spare, `no`, `maybe`, or `unknown`."""
         if self.machine.capacity is None:
             return "unknown"
         held = self.fullest.memory.total
@@ -74,7 +75,7 @@ class Estimate:
 
     @property
     def is_tight(self) -> bool:
-        """What is counted fits, and only what is not counted may be too much."""
+        """Whether the counted memory fits, and only what is not counted may be too much."""
         return self.fits == "maybe" and self.fullest.memory.total.high <= (self.machine.capacity or 0)
 
 

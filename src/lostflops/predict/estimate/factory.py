@@ -35,16 +35,18 @@ class ModelParameter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counted:
-    """`flops` are those of a forward and a backward pass over the inputs, attention over all pairs as plain products;
-    `kept` are bytes that autograd holds for the backward pass, parameters apart, `kernels` the ops of a forward one."""
+    """A module as it was counted on meta tensors."""
 
     name: str
     parameters: tuple[ModelParameter, ...]
     embedding: int
     dtype: str
     flops: int | None = None
+    """FLOPs of a forward and a backward pass over the inputs, with attention over all pairs as plain products."""
     kept: int | None = None
+    """Bytes that autograd holds for the backward pass, without parameters."""
     kernels: int = 0
+    """Ops of a forward pass."""
 
     @property
     def elements(self) -> int:
@@ -52,7 +54,8 @@ class Counted:
 
 
 def is_factory(text: str) -> bool:
-    """
+    """Return whether a text names a function, as `module:function` or `file.py:function`.
+
     >>> is_factory("train.py:model"), is_factory("package.models:small"), is_factory("config.json")
     (True, True, False)
     """
@@ -131,8 +134,8 @@ def _module_of_file(path: Path) -> Any:
 
 
 def _passes(module: torch.nn.Module, inputs: Any, text: str) -> tuple[int, int, int]:
-    """FLOPs of both passes with attention as plain products, so that each is counted; what a forward pass keeps with
-    attention that keeps no scores, and how many ops it has."""
+    """Count the FLOPs of both passes with attention as plain products, so that each is counted; the bytes that a
+    forward pass keeps with attention that keeps no scores; and its ops."""
     import torch  # noqa: PLC0415
     from torch.nn.attention import SDPBackend, sdpa_kernel  # noqa: PLC0415
     from torch.utils.flop_counter import FlopCounterMode  # noqa: PLC0415
@@ -180,7 +183,7 @@ def _embedding(module: torch.nn.Module) -> int:
 
 
 def _dtype(module: torch.nn.Module, text: str) -> str:
-    """That most elements are in."""
+    """Return the dtype of most elements."""
     sizes: dict[str, int] = {}
     for one in module.parameters():
         sizes[str(one.dtype)] = sizes.get(str(one.dtype), 0) + one.numel()

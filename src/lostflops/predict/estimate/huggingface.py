@@ -40,7 +40,7 @@ def model_of(config: Config, where: str) -> ModelDescription:
 
 
 def remarks(config: Config, sequence: int) -> tuple[str, ...]:
-    """What a config says and an estimate at this sequence does not follow."""
+    """Return what a config says and an estimate at this sequence length ignores."""
     window = _window(config)
     if window is None or sequence <= window:
         return ()
@@ -49,8 +49,8 @@ def remarks(config: Config, sequence: int) -> tuple[str, ...]:
 
 
 def _window(config: Config) -> int | None:
-    """Of attention, in tokens. Qwen's is off unless it is turned on, and for late layers; Mistral's is on unless it is
-    null."""
+    """Return the window of attention in tokens, None without one. Qwen's is off unless it is turned on, and for late
+    layers; Mistral's is on unless it is null."""
     kind = config["model_type"]
     if kind.startswith("qwen") and not (config.get("use_sliding_window") and _has_late_layers(config)):
         return None
@@ -66,7 +66,8 @@ def _has_late_layers(config: Config) -> bool:
 
 
 def _head(config: Config, fields: dict[str, Any]) -> dict[str, Any]:
-    """From the class of the model; a config without one is taken for the language model."""
+    """Return the fields of the head from the class of the model; a config without a class counts as the language
+    model."""
     named = config.get("architectures")
     named = [named] if isinstance(named, str) and named else named
     default = "ForMaskedLM" if fields.get("head") == "mlm" else "ForCausalLM"
@@ -79,7 +80,8 @@ def _head(config: Config, fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _llama(config: Config, keys: int | None = None) -> dict[str, Any]:
-    """`keys` are heads of keys where the config does not name them; null means as many as heads."""
+    """Return the fields of a Llama model. `keys` is the number of key heads if the config does not name it; null means
+    as many as heads."""
     heads = config["num_attention_heads"]
     return {
         "layers": config["num_hidden_layers"],
@@ -178,7 +180,7 @@ def _bert(config: Config) -> dict[str, Any]:
 _WITH_BIASES: Final = {"gated": False, "norm": "layer", "qkv_bias": True, "output_bias": True, "ffn_bias": True}
 
 _WINDOWS: Final = {"mistral": 4096, "mixtral": None, "qwen2": 4096, "qwen3": 4096, "qwen3_moe": 4096}
-"""What a missing sliding_window is, in families that have one."""
+"""Value of a missing sliding_window, in families that have one."""
 
 FAMILIES: Final[dict[str, Callable[[Config], dict[str, Any]]]] = {
     "llama": _llama,

@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 @contextmanager
 def keeping(module: torch.nn.Module) -> Iterator[dict[int, torch.Tensor]]:
-    """Tensors that are saved meanwhile, each once, parameters of the module apart."""
+    """Collect the tensors that are saved meanwhile, each once, without parameters of the module."""
     own = {id(one) for one in module.parameters()}
     kept: dict[int, torch.Tensor] = {}
 
@@ -27,7 +27,7 @@ def keeping(module: torch.nn.Module) -> Iterator[dict[int, torch.Tensor]]:
 
 
 class Ops(TorchDispatchMode):  # type: ignore[misc]
-    """Counts ops that a device would launch something for: all but views."""
+    """Counter of ops that a device would launch something for: all but views."""
 
     count = 0
 
@@ -37,7 +37,7 @@ class Ops(TorchDispatchMode):  # type: ignore[misc]
 
 
 class _Fused(torch.autograd.Function):  # type: ignore[misc]
-    """Stands for FlashAttention: keeps what enters, what leaves, and a fp32 number for each query."""
+    """Substitute for FlashAttention: keeps its inputs, its output, and a fp32 number for each query."""
 
     @staticmethod
     def forward(ctx: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
@@ -52,7 +52,7 @@ class _Fused(torch.autograd.Function):  # type: ignore[misc]
 
 @contextmanager
 def fused_attention() -> Iterator[None]:
-    """Attention that keeps no scores, whatever this machine would choose."""
+    """Replace attention by one that keeps no scores, whatever this machine would choose."""
     functional: Any = torch.nn.functional
     original = functional.scaled_dot_product_attention
 

@@ -29,8 +29,8 @@ _DTYPES: Final = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "fp8
 def machine(
     dtype: str, *, device: str | None, topology: str | None, calibration: Path | None, memory: int | None
 ) -> PlannedMachine:
-    """A calibration tells rates and times where it has them; a device and a topology, named or the usual one of that
-    device, tell the rest. `memory` in bytes replaces what is known of the device."""
+    """Return the machine. A calibration gives rates and times if it has them; a device and a topology, named or the
+    usual one of that device, give the rest. `memory` in bytes replaces what is known of the device."""
     measured = None if calibration is None else read_calibration(calibration)
     named = _device(device, topology, measured)
     _check_same(named, measured)
@@ -55,7 +55,7 @@ def _device(device: str | None, topology: str | None, measured: Calibration | No
 
 
 def _check_same(named: Device | None, measured: Calibration | None) -> None:
-    """Rates of one device are no rates of another."""
+    """Raise `UsageError` if the calibration is of another device: its rates are not those of this one."""
     if named is None or measured is None:
         return
     known = find_device(measured.device_name) if measured.device_name else None
@@ -74,7 +74,7 @@ def _name_device(measured: Calibration | None) -> str:
 
 
 def _usual(device: Device | None) -> NetworkTopology | None:
-    """The first machine that is built of that device."""
+    """Return the first known machine that is built of that device, or None."""
     for topology in TOPOLOGIES.values():
         if device and topology.device and find_device(topology.device) == device:
             return topology
@@ -127,7 +127,7 @@ def _source(measured: Calibration) -> str:
 
 
 def _bandwidths(measured: Calibration) -> list[float]:
-    """Bytes per second of the largest size."""
+    """Return bytes per second of the largest size."""
     timed = [one for one in measured.memory if one.ns]
     largest = max((one.bytes for one in timed), default=0)
     return [one.bytes / median(one.ns) * 1e9 for one in timed if one.bytes == largest]

@@ -32,20 +32,20 @@ from lostflops.predict.estimate.ranges import NOTHING, Range, exactly
 from lostflops.predict.estimate.tensors import TensorShard, list_stage_shards, stage_layers
 
 STATES: Final = {"adamw": 2, "adam": 2, "sgd-momentum": 1, "sgd": 0}
-"""Elements beside each parameter."""
+"""State elements for each parameter, by optimizer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryEstimate:
-    """Bytes of one rank."""
+    """Bytes in the memory of one rank."""
 
     parameters: int
     gradients: int
     optimizer: int
     activations: Range | None
-    """None where they were not counted."""
+    """None if they were not counted."""
     copies: Range
-    """Parameters in the dtype of products, where they are held in another or gathered."""
+    """Parameters in the dtype of products, if they are held in another or gathered."""
     communication: Range
 
     @property
@@ -57,7 +57,7 @@ class MemoryEstimate:
 def memory(
     model: ModelDescription, job: PlannedJob, stage: int, *, dp_rank: int = 0, tp_rank: int = 0
 ) -> MemoryEstimate:
-    """Of one rank; the first of each dimension has the most."""
+    """Estimate the memory of one rank; the first of each dimension has the most."""
     mine = list_stage_shards(model, job, stage, tp_rank)
     whole = sum(part.elements for part in mine)
     shard = sum(part.count_shard_elements(job.shards, dp_rank) for part in mine)
@@ -73,7 +73,7 @@ def memory(
 
 
 def optimizer_bytes(job: PlannedJob, elements: int) -> int:
-    """States of so many elements, with the fp32 copy of parameters that `master` means."""
+    """Return the bytes of the states of some elements, with the fp32 copy of parameters that `master` means."""
     has_copy = job.precision == "master" and job.dtype != "fp32"
     size = SIZES["fp32" if has_copy else job.held_dtype]
     return size * elements * (STATES[job.optimizer] + has_copy)
@@ -96,8 +96,8 @@ def activations(model: ModelDescription, job: PlannedJob, stage: int) -> Range:
 
 
 def layer_activations(model: ModelDescription, job: PlannedJob) -> Range:
-    """Bytes for a token in a layer; what tensor parallelism does not shard (h) is whole on every rank, unless the
-    sequence is sharded there (sequence parallelism), which is the low end."""
+    """Return the bytes for a token in a layer. What tensor parallelism does not shard (h) is whole on every rank,
+    unless the sequence is sharded there (sequence parallelism), which is the low end."""
     h, f = model.hidden, model.ffn * max(1, model.experts_per_token) / job.tp
     q, kv = model.heads * model.width / job.tp, model.keys * model.width / job.tp
     gates = 2 if model.gated else 1
@@ -114,8 +114,8 @@ def layer_activations(model: ModelDescription, job: PlannedJob) -> Range:
 
 
 def _copies(job: PlannedJob, whole: int, mine: tuple[TensorShard, ...]) -> Range:
-    """Casts of autocast live until the end of a pass, unless they are made where they are used; ZeRO-3 has one to two
-    layers, or the largest end, gathered at a time."""
+    """Return the bytes of copies of parameters. Casts of autocast live until the end of a pass, unless they are made
+    where they are used; ZeRO-3 has one to two layers gathered at a time, or the embedding or head if that is larger."""
     if job.zero >= 3:
         unit = _largest_unit(mine) * job.product_size
         return Range(unit, 2 * unit)
@@ -124,7 +124,8 @@ def _copies(job: PlannedJob, whole: int, mine: tuple[TensorShard, ...]) -> Range
 
 
 def _communication(job: PlannedJob, gradients: int, mine: tuple[TensorShard, ...]) -> Range:
-    """DDP's buckets are a second copy of gradients unless they are views; sharded ones pass through a unit's buffer."""
+    """Return the bytes of buffers. DDP's buckets are a second copy of gradients unless they are views; sharded
+    gradients pass through a unit's buffer."""
     if job.alike == 1:
         return NOTHING
     if job.zero >= 2:
@@ -134,7 +135,7 @@ def _communication(job: PlannedJob, gradients: int, mine: tuple[TensorShard, ...
 
 
 def _largest_unit(mine: tuple[TensorShard, ...]) -> int:
-    """Elements of what is gathered at once: a layer, or the embedding, or the head."""
+    """Return the most elements that are gathered at once: a layer, or the embedding, or the head."""
     units = {"embedding": 0, "layer": 0, "head": 0}
     for part in mine:
         units[part.tensor.place] += part.elements // part.times

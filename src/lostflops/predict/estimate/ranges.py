@@ -8,7 +8,8 @@ from math import sqrt
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """
+    """A figure between two bounds that are not negative.
+
     >>> Range(1, 2) + Range(0, 3) * 2
     Range(low=1, high=8)
     """
@@ -27,7 +28,7 @@ class Range:
 
     @property
     def middle(self) -> float:
-        """The geometric mean: as many times the low end as the high end is of it."""
+        """Geometric mean: as many times the low end as the high end is of it."""
         return sqrt(self.low * self.high)
 
 

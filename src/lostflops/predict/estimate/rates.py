@@ -35,7 +35,7 @@ _ATTENTION: Final = Range(0.3, 0.75)
 _SHORT_SEQUENCE: Final = 512
 _MEMORY: Final = Range(0.7, 0.9)
 LAUNCH_NS: Final = 6_000
-"""From one small op to the next in eager PyTorch, as its profiles show on current hosts."""
+"""Time from one small op to the next in eager PyTorch, as its profiles show on current hosts."""
 
 GIB: Final = 1 << 30
 MEMORY: Final[Mapping[str, float]] = {
@@ -54,7 +54,7 @@ MEMORY: Final[Mapping[str, float]] = {
     "MI250X (one GCD)": 63.9,
     "MI300X": 191.9,
 }
-"""GiB that PyTorch reports as a device's capacity, rounded down; devices that come in several sizes are not here."""
+"""GiB that PyTorch reports as a device's capacity, rounded down; devices that come in several sizes are not listed."""
 
 
 class Rates(Protocol):
@@ -67,14 +67,14 @@ class Rates(Protocol):
         ...
 
     def flops(self, m: int, n: int, k: int) -> Range:
-        """FLOPs per second of a product; with no side known (0), of large ones."""
+        """Return the FLOPs per second of a product; of large ones if no side is known (0)."""
         ...
 
     def attention(self, sequence: int) -> Range: ...
 
     @property
     def memory(self) -> Range:
-        """Bytes per second."""
+        """Memory bandwidth in bytes per second."""
         ...
 
     @property
@@ -111,7 +111,7 @@ class PublishedRates:
         return Range(_TYPICAL * short, 1) * (best * self._known_peak)
 
     def attention(self, sequence: int) -> Range:
-        """In bf16 where products are in fp8, which is for products alone."""
+        """Return the FLOPs per second of attention, in bf16 if products are in fp8, which is only for products."""
         short = sequence / (sequence + _SHORT_SEQUENCE)
         peak = self.device.peaks["bf16"] * 1e12 if self.dtype == "fp8" else self._known_peak
         return Range(_ATTENTION.low * short, _ATTENTION.high) * peak
@@ -129,16 +129,20 @@ class PublishedRates:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredRates:
-    """From samples of a calibration: (m, n, k, FLOPs per second), bytes per second, and ns between launches."""
+    """Rates from samples of a calibration."""
 
     source: str
     products: Sequence[tuple[int, int, int, float]]
+    """(m, n, k, FLOPs per second)."""
     bandwidths: Sequence[float]
+    """Bytes per second."""
     launch_ns: float
+    """Time between launches."""
     peak: float | None
 
     def flops(self, m: int, n: int, k: int) -> Range:
-        """Of the three measured shapes that are nearest, the slowest and the fastest."""
+        """Return the slowest and the fastest of the three measured shapes that are nearest; of the three fastest shapes
+        if a side is unknown (0)."""
         if not min(m, n, k):
             rates = sorted(rate for *_, rate in self.products)[-3:]
         else:
@@ -158,7 +162,8 @@ class MeasuredRates:
 
 @dataclass(frozen=True, slots=True)
 class PartlyMeasuredRates:
-    """Of a calibration that has no products in the dtype: those are as published, memory and launches as measured."""
+    """Rates from a calibration without products in the dtype: those are as published, memory and launches as
+    measured."""
 
     published: PublishedRates
     measured: str
@@ -189,7 +194,7 @@ def _distance(one: tuple[int, ...], other: tuple[int, ...]) -> float:
 
 
 def device_named(name: str) -> Device:
-    """A device by our name for it or by its own."""
+    """Return a device by our name for it or by its own; raise `UsageError` if it is unknown."""
     for device in DEVICES:
         if device.name.casefold() == name.casefold():
             return device
@@ -200,6 +205,6 @@ def device_named(name: str) -> Device:
 
 
 def capacity(device: Device | None) -> int | None:
-    """Bytes of memory, or None where the name does not tell."""
+    """Return the bytes of memory, None if the name of the device does not determine them."""
     size = MEMORY.get(device.name) if device else None
     return None if size is None else int(size * GIB)

@@ -18,11 +18,11 @@ class Request:
     model: ModelDescription | Counted
     job: PlannedJob
     remarks: tuple[str, ...] = ()
-    """What the model has and the estimate does not follow."""
+    """Features of the model that the estimate ignores."""
 
 
 def request(model: str, chosen: dict[str, Any]) -> Request:
-    """`chosen` goes before what a description says about the job."""
+    """Read the model and the job; `chosen` takes precedence over what a description says about the job."""
     path = Path(model)
     if is_factory(model) and not path.exists():
         if said := [flag for name, flag in (("sequence", "--seq"), ("microbatch", "--microbatch")) if name in chosen]:

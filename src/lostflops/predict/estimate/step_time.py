@@ -23,15 +23,17 @@ from lostflops.predict.estimate.traffic import Transfer
 from lostflops.predict.estimate.work import FLASH_BACKWARD, LAUNCHED, ModelWork, Product
 
 PASSES: Final = Range(1, 2.5)
-"""How often the optimizer touches its bytes: fused once; otherwise temporaries and the norm of gradients besides."""
+"""Times that the optimizer touches its bytes: once if fused; otherwise also for temporaries and the norm of
+gradients."""
 
 ATTENTION: Final = {"fused": (1, 1), "flex": (0.9, 0.85)}
-"""Of the rate of fused attention, forward and backward: what PyTorch published with FlexAttention (August 2024)."""
+"""Part of the rate of fused attention, forward and backward: as PyTorch published it with FlexAttention (August
+2024)."""
 
 
 @dataclass(frozen=True, slots=True)
 class PassTime:
-    """Forward or backward of one microbatch, in ns: what computes, what moves bytes, and waits for launches besides."""
+    """Forward or backward pass of one microbatch, in ns: compute, moving bytes, and additional waits for launches."""
 
     compute: Range = NOTHING
     memory: Range = NOTHING
@@ -56,7 +58,7 @@ class EstimatedStep:
     memory: Range
     launches: Range
     communication: Range
-    """Exposed."""
+    """Exposed communication."""
     bubble: Range
     transfers: tuple[tuple[Transfer, CollectiveTime], ...] = ()
 
@@ -88,7 +90,7 @@ def step_time(
     rates: Rates,
     times: CommTimes | None,
 ) -> EstimatedStep:
-    """Of one stage, the slowest; `updated` are the bytes that its optimizer moves."""
+    """Estimate the step by one stage, as the slowest; `updated` are the bytes that its optimizer moves."""
     forward = forward_pass(job, work, rates)
     backward = backward_pass(job, work, rates)
     again = {"none": NOTHING, "selective": Range(0, 1), "full": exactly(1)}[job.recompute]
@@ -125,7 +127,7 @@ def forward_pass(job: PlannedJob, work: ModelWork, rates: Rates) -> PassTime:
 
 
 def backward_pass(job: PlannedJob, work: ModelWork, rates: Rates) -> PassTime:
-    """Two products for each of the forward pass: with the weight, and with what entered."""
+    """Estimate the backward pass: two products for each of the forward pass, with the weight and with the input."""
     turned = [side for one in work.products for side in (_by_weight(one), _by_input(one))]
     computing, moved = _products(tuple(turned), job.product_size, rates)
     attention = _at(work.attention * FLASH_BACKWARD / ATTENTION[job.attention][1], rates.attention(job.sequence))
@@ -142,7 +144,7 @@ def _by_input(one: Product) -> Product:
 
 
 def _products(products: tuple[Product, ...], size: int, rates: Rates) -> tuple[Range, Range]:
-    """Time of those that compute limits, and of those that memory does."""
+    """Return the time of products that compute limits, and of those that memory limits."""
     computing = moving_ = NOTHING
     for one in products:
         computed = _at(one.flops, rates.flops(one.m, one.n, one.k))
@@ -167,8 +169,8 @@ def _at(amount: float, rate: Range) -> Range:
 
 
 def _add_launch_waits(one: PassTime, kernels: Range, rates: Rates) -> PassTime:
-    """Where launches take longer than what is launched, the device waits for them. What an eager host waits for at
-    best it waits for at worst as well, when kernels are slow and do not hide it."""
+    """Add the time that the device waits for launches if they take longer than what is launched. The waits of an eager
+    host at best are also there at worst, when kernels are slow and do not hide them."""
     least, most = kernels.low * rates.launch_ns, kernels.high * rates.launch_ns
     worst = max(most - one.total.high, most * LAUNCHED[False].low - one.total.low)
     return PassTime(one.compute, one.memory, Range(max(0.0, least - one.total.low), max(0.0, worst)))
@@ -185,8 +187,8 @@ def _sum(timed: tuple[tuple[Transfer, CollectiveTime], ...], *, blocking: bool, 
 def _estimate_exposed_comm(
     job: PlannedJob, forward: PassTime, backward: PassTime, timed: tuple[tuple[Transfer, CollectiveTime], ...]
 ) -> Range:
-    """What does not fit behind passes at best, and all of it at worst. Gradients hide behind the backward pass that
-    makes them, parameters that ZeRO-3 gathers behind all passes."""
+    """Return the exposed communication: at best what passes are too short to hide, at worst all of it. The backward
+    pass hides the gradients that it makes, all passes hide the parameters that ZeRO-3 gathers."""
     data = _sum(timed, blocking=False, what="dp")
     passes = backward.total.low + (forward.total.low if job.zero else 0)
     hidden = passes * (job.microbatches if job.zero >= 2 else 1)
@@ -195,7 +197,7 @@ def _estimate_exposed_comm(
 
 
 def updated_bytes(model: ModelDescription, job: PlannedJob, stage: int) -> float:
-    """What the optimizer reads and writes: gradients once, parameters and states twice."""
+    """Return the bytes that the optimizer reads and writes: gradients once, parameters and states twice."""
     mine = list_stage_shards(model, job, stage)
     elements = sum(part.count_shard_elements(job.shards) if job.zero else part.elements for part in mine)
     return elements * update_size(job)

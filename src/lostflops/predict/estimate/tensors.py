@@ -20,14 +20,16 @@ Place = Literal["embedding", "layer", "head"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tensor:
-    """`split` is the dimension that tensor parallelism shards; activations are multiplied with a `product`.
-    Where there are experts, `shape` is that of one."""
+    """A parameter of a model."""
 
     name: str
     shape: tuple[int, ...]
+    """Shape of the tensor, of one expert if there are experts."""
     place: Place
     split: int | None = None
+    """Dimension that tensor parallelism shards, None if it is whole on every rank."""
     product: bool = False
+    """Whether activations are multiplied with it."""
     experts: int = 1
 
     @property
@@ -36,7 +38,7 @@ class Tensor:
 
 
 def tensors(model: ModelDescription) -> tuple[Tensor, ...]:
-    """All of a model, those of one layer standing for every layer.
+    """Return all tensors of a model; those of one layer represent every layer.
 
     >>> sizes = {"layers": 2, "hidden": 8, "heads": 2, "ffn": 32, "vocabulary": 100}
     >>> gpt = ModelDescription(**sizes, gated=False, tied=True, norm="layer")
@@ -108,7 +110,7 @@ def _norm(model: ModelDescription, name: str, size: int, place: Place) -> list[T
 
 
 def check_layout(model: ModelDescription, job: PlannedJob) -> None:
-    """What cannot be sharded evenly is refused, as Megatron and torch refuse it."""
+    """Raise `UsageError` for what cannot be sharded evenly, as Megatron and torch do."""
     for name, size in (("heads", model.heads), ("kv_heads", model.keys), ("ffn", model.ffn)):
         if size % job.tp:
             raise UsageError(f"{name} {size} is not a multiple of tp {job.tp}: give another tp")
@@ -121,7 +123,7 @@ def check_layout(model: ModelDescription, job: PlannedJob) -> None:
 
 
 def stage_layers(model: ModelDescription, job: PlannedJob) -> tuple[int, ...]:
-    """Layers of each pipeline stage; the first ones have one more where they do not divide.
+    """Return the layers of each pipeline stage; the first stages have one more if they do not divide.
 
     >>> job = PlannedJob(sequence=1, pp=4)
     >>> stage_layers(ModelDescription(layers=10, hidden=8, heads=2, ffn=32, vocabulary=100), job)
@@ -132,7 +134,7 @@ def stage_layers(model: ModelDescription, job: PlannedJob) -> tuple[int, ...]:
 
 
 def share(size: int, parts: int, part: int) -> int:
-    """What one part has of `size` rows, as torch.chunk deals them out.
+    """Return how many of `size` rows one part has, as torch.chunk splits them.
 
     >>> [share(10, 4, part) for part in range(4)], [share(5, 4, part) for part in range(4)]
     ([3, 3, 3, 1], [2, 2, 1, 0])
@@ -143,19 +145,21 @@ def share(size: int, parts: int, part: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class TensorShard:
-    """A tensor as one rank of a stage has it before ZeRO: its shape there, and how often."""
+    """A tensor as one rank of a stage has it before ZeRO."""
 
     tensor: Tensor
     shape: tuple[int, ...]
+    """Shape on that rank."""
     times: int
+    """How often the rank has it."""
 
     @property
     def elements(self) -> int:
         return self.count_shard_elements(1)
 
     def count_shard_elements(self, parts: int, part: int = 0) -> int:
-        """Elements of one part of so many, by rows; by experts where there are enough of them, else by the rows of
-        each, as torchtitan does so that no rank is left without."""
+        """Return the elements of one of `parts` parts, split by rows; by experts if there are enough of them, else by
+        the rows of each, as torchtitan does so that no rank is left without."""
         experts = self.tensor.experts
         first, *rest = (experts, *self.shape) if 1 < parts <= experts else (self.shape[0], experts, *self.shape[1:])
         return self.times * share(first, parts, part) * prod(rest)
@@ -164,7 +168,8 @@ class TensorShard:
 def list_stage_shards(
     model: ModelDescription, job: PlannedJob, stage: int, tp_rank: int = 0
 ) -> tuple[TensorShard, ...]:
-    """What one rank of a stage has. A tied head on another stage than the embedding is a copy of it."""
+    """Return the tensors that one rank of a stage has. A tied head on another stage than the embedding is a copy of
+    it."""
     layers = stage_layers(model, job)[stage]
     found = []
     for tensor in tensors(model):

@@ -14,22 +14,24 @@ from lostflops.predict.estimate.description import SIZES, ModelDescription, Plan
 from lostflops.predict.estimate.tensors import TensorShard, list_stage_shards, stage_layers
 
 BUCKET: Final = 25 * 1024 * 1024
-"""What DDP reduces at once."""
+"""Bytes that DDP reduces at once."""
 PLACES: Final = ("embedding", "layer", "head")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transfer:
-    """`count` collectives of `size` bytes a step, in the sizes of times.py. Those that a pass waits for are `blocking`;
-    others can run beside it."""
+    """Equal collectives of one rank in a step."""
 
     dimension: Literal["dp", "cp", "tp", "pp"]
     what: str
     op: Op
     size: int
+    """Bytes of each collective, as times.py counts them."""
     count: int
+    """Number of collectives in a step."""
     group: CommGroup
     blocking: bool = False
+    """Whether a pass waits for them; others can run beside it."""
 
     @property
     def total(self) -> int:
@@ -37,7 +39,7 @@ class Transfer:
 
 
 def traffic(model: ModelDescription, job: PlannedJob, stage: int, per_host: int) -> list[Transfer]:
-    """Of one rank of a stage, with so many ranks on each host."""
+    """Return the transfers of one rank of a stage, with `per_host` ranks on each host."""
     mine = list_stage_shards(model, job, stage)
     return [
         *data_parallel(job, mine, per_host),
@@ -117,8 +119,9 @@ def data_parallel(job: PlannedJob, mine: tuple[TensorShard, ...], per_host: int)
 
 
 def _tensor_parallel(model: ModelDescription, job: PlannedJob, stage: int, per_host: int) -> list[Transfer]:
-    """Two sums of activations a layer forward and two backward, the forward ones again where layers are recomputed;
-    one where the vocabulary is sharded, on either end. Sequence parallelism moves as many bytes in two halves."""
+    """Return two sums of activations per layer forward and two backward, the forward ones again if layers are
+    recomputed, and one on either end where the vocabulary is sharded. Sequence parallelism moves as many bytes in two
+    halves."""
     if job.tp == 1:
         return []
     group = _group(job.tp, 1, per_host)
@@ -140,8 +143,8 @@ def _tensor_parallel(model: ModelDescription, job: PlannedJob, stage: int, per_h
 
 
 def _context_parallel(model: ModelDescription, job: PlannedJob, stage: int, per_host: int) -> list[Transfer]:
-    """Keys and values of a layer go to all ranks forward and backward, and their gradients come back; a ring moves as
-    many bytes, a part at a time."""
+    """Return transfers of keys and values, which go to all ranks forward and backward in each layer, and of their
+    gradients, which come back; a ring moves as many bytes, a part at a time."""
     if job.cp == 1:
         return []
     group = _group(job.cp, job.tp, per_host)

@@ -19,30 +19,33 @@ from lostflops.predict.estimate.ranges import NOTHING, Range, exactly
 from lostflops.predict.estimate.tensors import Tensor, TensorShard, list_stage_shards, stage_layers, tensors
 
 FUSED: Final = {True: Range(1, 1.5), False: Range(1.5, 2.5), None: Range(1, 2.5)}
-"""Of the bytes that ops would move if they were fused as far as they go, by whether the model is compiled."""
+"""Bytes moved, relative to ops that are fused as far as possible, by whether the model is compiled."""
 LOGIT_PASSES: Final = Range(3, 16)
-"""How often logits are read or written: a fused loss, and one that casts to fp32 and keeps the softmax."""
+"""How many times logits are read or written: by a fused loss, and by one that casts to fp32 and keeps the softmax."""
 KERNELS: Final = 32
-"""Of a layer forward, if nothing is fused."""
+"""Kernels of a layer forward, if nothing is fused."""
 LAUNCHED: Final = {True: Range(0, 3 / 8), False: Range(1 / 2, 1), None: Range(0, 1)}
-"""Of the kernels of a pass, how many are launched by themselves, by whether the model is compiled. Eager: half where
-norms, rotation and activation are one op each. Compiled: products, attention and some four fused kernels of a layer, or
-none where CUDA graphs replay them."""
+"""Part of the kernels of a pass that are launched one by one, by whether the model is compiled. Eager: half if norms,
+rotation and activation are one op each. Compiled: products, attention and about four fused kernels of a layer, or none
+if CUDA graphs replay them."""
 TILE: Final = 128
 """Tokens of a tile in fused attention, on current devices."""
 FLASH_BACKWARD: Final = 2.5
-"""Attention that does not keep scores multiplies them once more: five products backward for two forward."""
+"""FLOPs of attention backward over forward: without kept scores they are multiplied again, so that there are five
+products backward for two forward."""
 
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """Matrices of m x k and k x n multiplied, `count` times; or FLOPs whose shapes are not known."""
+    """Matrices of m x k and k x n multiplied, or FLOPs whose shapes are not known."""
 
     m: int = 0
     n: int = 0
     k: int = 0
     count: float = 1
+    """Number of such products."""
     unshaped: float = 0
+    """FLOPs if the shapes are not known, else 0."""
 
     @property
     def flops(self) -> float:
@@ -50,13 +53,13 @@ class Product:
 
     @property
     def elements(self) -> float:
-        """Read and written, each once."""
+        """Elements read and written, each once."""
         return self.count * (self.m * self.k + self.k * self.n + self.m * self.n)
 
 
 @dataclass(frozen=True, slots=True)
 class ModelWork:
-    """One microbatch forward on one rank of one stage."""
+    """Work of one microbatch forward on one rank of one stage."""
 
     products: tuple[Product, ...]
     attention: float
@@ -70,12 +73,12 @@ class ModelWork:
 
 
 def model_flops(model: ModelDescription, job: PlannedJob) -> int:
-    """Of one step on all ranks, whatever the degrees."""
+    """Return the FLOPs of one step on all ranks, whatever the degrees of parallelism."""
     return 3 * (product_flops(model, job) + attention_flops(model, job))
 
 
 def product_flops(model: ModelDescription, job: PlannedJob) -> int:
-    """Of products with weights, one step forward."""
+    """Return the FLOPs of products with weights, one step forward."""
     per_token = sum(
         tensor.elements // tensor.experts * _times(model, tensor) * _layers(model, tensor)
         for tensor in tensors(model)
@@ -88,12 +91,12 @@ def product_flops(model: ModelDescription, job: PlannedJob) -> int:
 
 
 def attention_flops(model: ModelDescription, job: PlannedJob) -> int:
-    """Of scores and their product with values, all pairs, one step forward."""
+    """Return the FLOPs of scores and their product with values, all pairs, one step forward."""
     return 4 * model.layers * model.heads * model.width * job.sequence * job.step_tokens
 
 
 def recomputed_flops(model: ModelDescription, job: PlannedJob) -> Range:
-    """What recomputation adds to a step: nothing, a forward pass of all layers, or anything between."""
+    """Return the FLOPs that recomputation adds to a step: none, a forward pass of all layers, or anything between."""
     layers = sum(
         2 * tensor.elements // tensor.experts * _times(model, tensor) * model.layers * job.step_tokens
         for tensor in tensors(model)
@@ -104,7 +107,7 @@ def recomputed_flops(model: ModelDescription, job: PlannedJob) -> Range:
 
 
 def _times(model: ModelDescription, tensor: Tensor) -> int:
-    """How many of the experts see a token."""
+    """Return how many of the experts see a token."""
     return model.experts_per_token if tensor.experts > 1 else 1
 
 
@@ -130,7 +133,7 @@ def work(model: ModelDescription, job: PlannedJob, stage: int) -> ModelWork:
 
 
 def count_attended_pairs(sequence: int, causal: bool) -> int:
-    """Pairs of tokens that a fused kernel computes: whole tiles, and where it is causal none above the diagonal.
+    """Count the pairs of tokens that a fused kernel computes: whole tiles, and none above the diagonal if it is causal.
 
     >>> tuple(count_attended_pairs(tokens, causal=True) for tokens in (128, 100, 1024))
     (16384, 16384, 589824)
@@ -157,8 +160,8 @@ def _products(model: ModelDescription, job: PlannedJob, stage: int, part: Tensor
 
 
 def _layer_elements(model: ModelDescription, job: PlannedJob) -> float:
-    """Elements that the ops between products read and write for a token, each fused as far as it goes: norm (2 h),
-    rotation (queries and keys in and out), residual with norm (4 h), activation, residual (3 h)."""
+    """Return the elements that the ops between products read and write for a token, each fused as far as possible: norm
+    (2 h), rotation (queries and keys in and out), residual with norm (4 h), activation, residual (3 h)."""
     rotated = 2 * (model.heads + model.keys) * model.width
     activated = (3 if model.gated else 2) * model.ffn * max(1, model.experts_per_token)
     return 9 * model.hidden + (rotated + activated) / job.tp
@@ -167,8 +170,8 @@ def _layer_elements(model: ModelDescription, job: PlannedJob) -> float:
 def _count_accumulated_bytes(
     model: ModelDescription, job: PlannedJob, stage: int, mine: tuple[TensorShard, ...]
 ) -> float:
-    """Gradients of a microbatch are added to those before it, and those of the head to those of the chunk before:
-    two reads and a write."""
+    """Return the bytes moved to add up gradients: those of a microbatch are added to those before it, and those of the
+    head to those of the chunk before, with two reads and a write."""
     size = SIZES[job.held_dtype]
     head = sum(part.elements for part in mine if part.tensor.name == ("embedding" if model.tied else "head"))
     chunks = head * (job.loss_chunks - 1) if stage == job.pp - 1 and model.head != "none" else 0

@@ -12,13 +12,13 @@ from lostflops.predict.fit.room import Room
 from lostflops.predict.fit.step_times import NEAR, ValueRange
 
 _REACH: Final = 64
-"""Times the largest measured size, beyond which nothing is told."""
+"""Nothing is predicted for batches larger than this many times the largest measured size."""
 _FAR: Final = 4
-"""Times the largest measured size, beyond which an answer is said to be far from what was measured."""
+"""An answer larger than this many times the largest measured size is called far from the measurement."""
 
 
 def result(found: FitResult, name: str, room: Room | None, notes: tuple[str, ...] = ()) -> Result:
-    """`name` is the argument or variable that is the batch size."""
+    """Build the result; `name` is the argument or variable that is the batch size."""
     blocks: list[Block] = [_curve(found, room)]
     if found.peaks is not None:
         blocks.append(_owners(found, found.peaks))
@@ -151,7 +151,7 @@ def _row(found: FitResult, batch: int, room: Room | None) -> tuple[Value, ...]:
 
 
 def _batches(found: FitResult, room: Room | None) -> list[int]:
-    """Measured ones, powers of two around them, and the answers."""
+    """Return the measured batch sizes, sizes around them, and the largest that fit."""
     sizes = {run.batch for run in found.runs}
     lines, is_known = found.peaks, False
     if lines is not None:
@@ -166,7 +166,7 @@ def _batches(found: FitResult, room: Room | None) -> list[int]:
 
 
 def _within_reach(lines: Peaks, room: Room, *, is_sure: bool) -> int | None:
-    """The largest batch that fits; None where it is not limited, or too far from what was measured to be told."""
+    """Return the largest batch that fits; None if it is not limited, or too far from the measured sizes to predict."""
     found = lines.largest(room.bytes, is_sure=is_sure)
     return found if found is not None and found <= _REACH * lines.sizes[-1] else None
 

@@ -17,15 +17,19 @@ _HOW: Final = "Name it with --argument NAME, or with --variable NAME if it is an
 
 @dataclass(frozen=True, slots=True)
 class BatchArgument:
-    """The word at `place` of a command is `before` and then the size; `name` is what people call it."""
+    """The batch size in a command."""
 
     name: str
+    """Name of the argument as the user writes it."""
     place: int
+    """Index of the word that has the size."""
     before: str
+    """Text of that word before the size."""
     size: int
 
     def replace_batch_size(self, words: Sequence[str], size: int) -> list[str]:
-        """
+        """Return the command with another batch size.
+
         >>> BatchArgument("--bs", 1, "--bs=", 32).replace_batch_size(["train", "--bs=32"], 64)
         ['train', '--bs=64']
         """
@@ -33,7 +37,8 @@ class BatchArgument:
 
 
 def batch_argument(words: Sequence[str], name: str | None = None) -> BatchArgument:
-    """The one argument that is a batch size, or the one of that name; UsageError where there is none or several.
+    """Find the only argument that is a batch size, or the one of that name. Raise `UsageError` if there is none, or
+    several.
 
     >>> batch_argument(["python", "train.py", "--batch-size", "32"])
     BatchArgument(name='--batch-size', place=3, before='', size=32)
@@ -57,7 +62,7 @@ def batch_argument(words: Sequence[str], name: str | None = None) -> BatchArgume
 
 
 def _numbers(words: Sequence[str]) -> Iterator[BatchArgument]:
-    """Arguments with a positive whole number: `--name 3`, `--name=3`, `-b3`, `name=3`, `+name=3`."""
+    """Yield arguments with a positive whole number: `--name 3`, `--name=3`, `-b3`, `name=3`, `+name=3`."""
     for place, word in enumerate(words[1:], 1):
         joined = re.fullmatch(r"((--?|\+{1,2})?([A-Za-z_][\w.\-/]*)=)([1-9]\d*)", word)
         if joined:
@@ -73,7 +78,8 @@ def _plain(name: str) -> str:
 
 
 def _is_batch_size(name: str) -> bool:
-    """
+    """Return whether an argument of this name is the batch size of training.
+
     >>> [_is_batch_size(name) for name in ("--per_device_train_batch_size", "-b", "--eval-batch-size", "--batches")]
     [True, True, False, False]
     """

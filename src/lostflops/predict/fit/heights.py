@@ -26,10 +26,11 @@ Heights = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """An allocation of a step: which of those at its site."""
+    """An allocation of a step."""
 
     site: Site
     which: int
+    """Number of the allocation among those at its site in the step, from 0."""
 
     @property
     def phase(self) -> str:
@@ -38,26 +39,28 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class MomentHeights:
-    """`owners` are bytes by moment, run and owner. A moment of no module and op is the highest of its phase."""
+    """Memory at each moment of a step, in each run."""
 
     moments: tuple[Moment, ...]
+    """A moment without module and op is the highest of its phase."""
     owners: Heights
+    """Bytes by moment, run and owner."""
 
 
 @dataclass(frozen=True, slots=True)
 class _RunAllocations:
-    """Allocations of one run: a number for each, by site."""
+    """Allocations of one run, numbered, by site."""
 
     total: Codes
     owners: Codes
     sites: dict[Site, Codes]
     """Allocations of each site, by step and then in order."""
     most: dict[Site, int]
-    """Allocations in a step; 0 where steps differ."""
+    """Allocations of each site in a step; 0 if steps differ."""
 
 
 def align_heights(memories: Sequence[RankMemory]) -> MomentHeights:
-    """Memories of the same rank and device, one per batch size."""
+    """Align the allocations of several runs; memories are of the same rank and device, one per batch size."""
     runs = [_steps(memory) for memory in memories]
     moments: list[Moment] = []
     rows: list[Heights] = []
@@ -72,7 +75,8 @@ def align_heights(memories: Sequence[RankMemory]) -> MomentHeights:
 
 
 def _of_phase(runs: Sequence[_RunAllocations], phase: int) -> list[tuple[Moment, Heights]]:
-    """Moments that every run has, if the highest of each run is among them; else the highest of each run as one."""
+    """Return the moments that every run has, if the highest of each run is among them; else the highest of each run as
+    one moment."""
     own = [[site for site in run.sites if site[0] == phase] for run in runs]
     if not all(own):
         return []
@@ -95,7 +99,7 @@ def _row(runs: Sequence[_RunAllocations], site: Site, which: int, each: int) -> 
 
 
 def _highest(run: _RunAllocations, rows: Codes) -> Codes:
-    """By owner, at the highest of these allocations."""
+    """Return the bytes by owner at the highest of these allocations."""
     found: Codes = run.owners[rows[run.total[rows].argmax()]]
     return found
 

@@ -15,32 +15,36 @@ _SAME: float = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredBatch:
-    """A run at one batch size. `samples` and `microbatches` are those of a step; None where nothing counted them.
-    `process` is the most memory that a process held, 0 where that is not known."""
+    """A run at one batch size."""
 
     batch: int
     memories: tuple[RankMemory, ...]
     time: FittedStepTime | None
     steps: int = 0
     samples: float | None = None
+    """Samples per step; None if they were not counted."""
     microbatches: int | None = None
+    """Microbatches per step; None if they were not counted."""
     process: int = 0
+    """Most bytes that a process held; 0 if unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitResult:
-    """`each` is how many samples of a step one of the batch stands for. What is None has its reason in `unknown`."""
+    """Lines fitted to runs at several batch sizes."""
 
     runs: tuple[MeasuredBatch, ...]
     memories: tuple[RankMemory, ...]
     peaks: Peaks | None
     times: BatchTimes | None
     each: float
+    """Samples of a step per unit of the batch size."""
     unknown: tuple[str, ...]
+    """Reasons why `peaks` or `times` is None."""
 
 
 def fit_batches(runs: Sequence[MeasuredBatch]) -> FitResult:
-    """Two sizes or more."""
+    """Fit memory and step time to runs at two or more batch sizes."""
     ordered = tuple(sorted(runs, key=lambda run: run.batch))
     unknown: list[str] = []
     memories = _same_place(ordered)
@@ -61,8 +65,8 @@ def fit_batches(runs: Sequence[MeasuredBatch]) -> FitResult:
 
 
 def _same_place(runs: Sequence[MeasuredBatch]) -> tuple[RankMemory, ...]:
-    """Memories of the rank and device with the highest peak at the largest size, accelerators first; none where a run
-    lacks it."""
+    """Return the memories of the rank and device with the highest peak at the largest size, accelerators first; empty
+    if no rank and device is in every run."""
     by_place = [{(memory.rank, memory.device): memory for memory in run.memories} for run in runs]
     common = set.intersection(*(set(found) for found in by_place)) if by_place else set()
     if not common:
@@ -72,7 +76,7 @@ def _same_place(runs: Sequence[MeasuredBatch]) -> tuple[RankMemory, ...]:
 
 
 def _fit_step_times(runs: Sequence[MeasuredBatch]) -> tuple[BatchTimes | None, float, str]:
-    """Times of steps, samples for each of the batch, and why there are none."""
+    """Return the fitted step times, the samples per unit of the batch size, and the reason if there is no fit."""
     ratios = [run.samples / run.batch for run in runs if run.samples]
     is_counted = len(ratios) == len(runs)
     if is_counted and max(ratios) > (1 + _SAME) * min(ratios):

@@ -18,34 +18,38 @@ from lostflops.account.memory.owners import OWNERS, Owner
 from lostflops.predict.fit.heights import Heights, Moment, align_heights
 
 LINEAR: Final = 0.05
-"""By what part of itself a measured peak may be missed by the lines of the other sizes."""
+"""The peak is linear if the lines of the other sizes miss no measured peak by more than this part."""
 LEAST: Final = 0.002
-"""By what part of itself a predicted peak may be off at least: allocators round, and small tensors come and go."""
+"""A predicted peak may be off by at least this part: allocators round, and small tensors come and go."""
 _MOST: Final = 1 << 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Height:
-    """The peak at a batch size; the interval is None where nothing was left to test the lines with."""
+    """The peak at a batch size."""
 
     batch: int
     bytes: int
     low: int | None
+    """Low end of the interval; None if no size was left to test the lines with."""
     high: int | None
+    """High end of the interval; None as for `low`."""
     moment: Moment
     owners: dict[Owner, int]
 
 
 @dataclass(frozen=True, slots=True)
 class _PeakLines:
-    """`fixed` and `each` are bytes by moment and owner."""
+    """Bytes as lines over the batch size, by moment and owner."""
 
     fixed: Heights
+    """Bytes at any batch size."""
     each: Heights
+    """Bytes per sample."""
 
     def owners(self, batch: float) -> Heights:
-        """By moment. No owner holds less than nothing, as a line may say far from the sizes that it goes through; what
-        is unattributed does where blocks exceed the allocator's totals."""
+        """Return the bytes by moment and owner. No owner gets less than zero, as a line may give far from the measured
+        sizes; the unattributed part may be negative, because blocks can exceed the allocator's totals."""
         found: Heights = self.fixed + self.each * batch
         found[:, :-1] = np.maximum(found[:, :-1], 0)
         return found
@@ -60,16 +64,17 @@ class _PeakLines:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peaks:
-    """`error` is by what part of itself the worst measured peak is missed by the lines through the other sizes; None
-    with two sizes, which any line goes through."""
+    """The peak as a function of the batch size."""
 
     sizes: tuple[int, ...]
     measured: tuple[int, ...]
     moments: tuple[Moment, ...]
     lines: _PeakLines
     without: tuple[_PeakLines, ...]
-    """Those of all sizes but one."""
+    """Lines fitted to all sizes but one."""
     error: float | None
+    """Part by which the lines through the other sizes miss the worst measured peak; None with two sizes, because a line
+    always fits two."""
 
     @property
     def is_linear(self) -> bool:
@@ -89,7 +94,7 @@ class Peaks:
         )
 
     def line(self, batch: int) -> list[tuple[Owner, int, float]]:
-        """Bytes that are there at any size and bytes for each sample, by owner, of the moment of the peak there."""
+        """Return by owner the fixed bytes and the bytes per sample, at the moment of the peak for this batch size."""
         row = int(self.lines.totals(batch).argmax())
         return [
             (owner, round(float(self.lines.fixed[row, code])), float(self.lines.each[row, code]))
@@ -97,8 +102,8 @@ class Peaks:
         ]
 
     def largest(self, room: int, *, is_sure: bool) -> int | None:
-        """The largest batch whose peak is at most `room`, by the high end of intervals if `is_sure`; None where the
-        peak does not grow, 0 where not even one sample has room."""
+        """Return the largest batch whose peak is at most `room`, using the high end of intervals if `is_sure`; None if
+        the peak does not grow, 0 if not even one sample fits."""
 
         def fits(batch: int) -> bool:
             height = self.at(batch)
@@ -118,7 +123,7 @@ class Peaks:
 
 
 def peaks(sizes: Sequence[int], memories: Sequence[RankMemory]) -> Peaks:
-    """Sizes ascend, each with the memory of the same rank and device."""
+    """Fit the peaks; sizes ascend, each with the memory of the same rank and device."""
     found = align_heights(memories)
     batches = np.array(sizes, np.float64)
     measured = np.array([memory.peak_bytes for memory in memories])
@@ -143,7 +148,7 @@ def peaks(sizes: Sequence[int], memories: Sequence[RankMemory]) -> Peaks:
 
 
 def _lines(batches: Heights, heights: Heights) -> _PeakLines:
-    """Least squares; through both where there are two."""
+    """Fit lines by least squares; with two sizes they go through both."""
     off = batches - batches.mean()
     each = np.einsum("s,mso->mo", off, heights) / (off @ off)
     return _PeakLines(heights.mean(axis=1) - each * batches.mean(), each)

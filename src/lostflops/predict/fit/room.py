@@ -13,16 +13,19 @@ from lostflops.core.units import format_bytes, format_share
 from lostflops.predict.estimate.estimate import HEADROOM
 
 _TELLING: Final = 0.02
-"""Part of a process's memory that peaks must differ by, to be seen in it: it varies by about as much by itself."""
+"""Peaks must differ by more than this part of the process's memory to show in it, because it varies by about as much by
+itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """Of `capacity`, `overhead` is taken beside the allocator; for each allocated byte it reserves `slack` more."""
+    """Device memory, and what is left of it for the peak."""
 
     capacity: int
     overhead: int
+    """Bytes used outside the allocator."""
     slack: float
+    """Bytes that the allocator reserves in addition to each allocated byte."""
     basis: str
 
     @property
@@ -31,8 +34,8 @@ class Room:
 
 
 def room(capacity: int, memories: Sequence[RankMemory], process: Sequence[int], *, is_accelerator: bool) -> Room:
-    """For the device that was measured, or for an accelerator. `process` is what the processes held at most, which
-    counts where the device is a CPU."""
+    """Compute the room on the measured device, or on an accelerator. `process` is the most that the processes held; it
+    is used if the device is a CPU."""
     is_cpu = memories[0].device == "cpu"
     if is_cpu and not is_accelerator:
         overhead, slack = beside([memory.peak_bytes for memory in memories], process)
@@ -53,9 +56,9 @@ def room(capacity: int, memories: Sequence[RankMemory], process: Sequence[int], 
 
 
 def beside(peaks: Sequence[int], process: Sequence[int]) -> tuple[int, float | None]:
-    """What a process holds that its tensors do not: at any batch, and as a part of their peak; None where peaks differ
-    too little to tell. Libraries' scratch and holes in the heap grow with the batch. No measured process holds more
-    than that says."""
+    """Return what a process holds in addition to its tensors: the bytes at any batch, and the part of the peak, None if
+    peaks differ too little. Libraries' scratch memory and holes in the heap grow with the batch. No measured process
+    holds more than the result says."""
     peak, held = np.array(peaks, np.float64), np.array(process, np.float64)
     if not held.size or not held.all():
         return 0, None
@@ -66,7 +69,7 @@ def beside(peaks: Sequence[int], process: Sequence[int]) -> tuple[int, float | N
 
 
 def _slack(memory: RankMemory) -> float:
-    """What was reserved at the peak and not given out, as a part of that."""
+    """Return what was reserved and not handed out at the peak, as a part of the peak."""
     if not memory.reserved.size or not memory.peak_bytes:
         return 0.0
     return max(0.0, int(memory.reserved[memory.peak]) / memory.peak_bytes - 1)

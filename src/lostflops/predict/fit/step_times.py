@@ -23,18 +23,20 @@ NEAR: Final = 0.9
 """Share of the asymptote that is worth reaching."""
 LINEAR: Final = 0.1
 _CLEAR: Final = 3.0
-"""Errors that a size must be off the line of the others to be called off."""
+"""A size counts as off the line of the others only if the difference is more than this many errors (and than
+`LINEAR`)."""
 _DRAWS: Final = 4000
 _TAILS: Final = (0.05, 0.95)
 
 
 @dataclass(frozen=True, slots=True)
 class FittedStepTime:
-    """Of the typical step at a batch size, in ns; `error` is the standard error as a part of it."""
+    """Time of the typical step at a batch size."""
 
     batch: int
     ns: float
     error: float
+    """Standard error as a part of `ns`."""
     freedom: float
 
 
@@ -47,36 +49,41 @@ class ValueRange:
 
 @dataclass(frozen=True, slots=True)
 class BatchTimes:
-    """`fixed` and `each` are drawn values in ns, the fitted first. `off` is by what part of itself the worst size is
-    off the line of the others, `is_linear` whether that is more than errors explain; None with two sizes."""
+    """Step time as lines over the batch size."""
 
     measured: tuple[FittedStepTime, ...]
     fixed: Values
+    """Drawn values of the fixed time in ns; the fitted one is first."""
     each: Values
+    """Drawn values of the time per sample in ns; the fitted one is first."""
     off: float | None
+    """Part by which the worst size is off the line of the others; None with two sizes."""
     is_linear: bool | None
+    """Whether each size is within `LINEAR` of the line of the others, or errors explain the difference; None with two
+    sizes."""
 
     def step_ns(self, batch: float) -> ValueRange:
         return _span(self.fixed + self.each * batch)
 
     def rate(self, batch: float) -> ValueRange:
-        """Samples a second."""
+        """Return samples per second."""
         return _span(1e9 * batch / (self.fixed + self.each * batch))
 
     def is_told(self, batch: int) -> bool:
-        """Whether the line says something there: beyond what was measured only if it is one, and clearly rises."""
+        """Return whether the line predicts this batch size: outside the measured sizes only if it is a line and clearly
+        rises."""
         if self.is_linear is False:
             return False
         return self._grows or self.measured[0].batch <= batch <= self.measured[-1].batch
 
     @property
     def asymptote(self) -> ValueRange | None:
-        """Samples a second of batches without end; None where times do not clearly grow with the batch."""
+        """Samples per second of infinitely large batches; None if times do not clearly grow with the batch."""
         return _span(1e9 / np.where(self.each > 0, self.each, np.nan)) if self._grows else None
 
     @property
     def near(self) -> ValueRange | None:
-        """The batch with `NEAR` of the asymptote; None as there."""
+        """Batch size that reaches `NEAR` of the asymptote; None if times do not clearly grow with the batch."""
         if not self._grows:
             return None
         return _span(NEAR / (1 - NEAR) * self.fixed / np.where(self.each > 0, self.each, np.nan))
@@ -87,7 +94,7 @@ class BatchTimes:
 
 
 def times(measured: Sequence[FittedStepTime]) -> BatchTimes | None:
-    """Two sizes or more; None where a step tells nothing of others."""
+    """Fit step times to two or more sizes; None if a run has too few steps to estimate its error."""
     if len(measured) < 2 or not all(isfinite(one.error) for one in measured):
         return None
     batch = np.array([one.batch for one in measured], np.float64)
@@ -125,8 +132,8 @@ def _off(batch: Values, ns: Values, error: Values) -> tuple[float | None, bool |
 
 
 def _fit_lines(batch: Values, ns: Values, error: Values) -> tuple[Values, Values]:
-    """Lines of rows. No step takes less than nothing at no batch, so such a line goes through zero; none takes less for
-    more, so such a line is level."""
+    """Fit a line to each row. A step without a batch cannot take negative time, so such a line goes through zero; a
+    larger batch cannot take less time, so such a line is level."""
     fixed, each = _line(batch, ns, error)
     weight = 1 / error**2
     steep = (weight * batch * ns).sum(axis=1) / (weight * batch**2).sum()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def build(run: Run, progress: Progress | None = None) -> TaskGraph:
-    """All ranks that recorded whole steps; raises `UsageError` where there is none."""
+    """Return the graph of all ranks that recorded whole steps; raise `UsageError` if no rank did."""
     parts = list(_parts(run, progress))
     if not parts:
         raise UsageError("no rank recorded a whole step: call profiler.step() in the loop, or use lostflops run")
@@ -44,7 +44,8 @@ def _parts(run: Run, progress: Progress | None) -> Iterator[GraphPart]:
 
 
 def _part(run: Run, record: Record, names: Mapping[int, str]) -> GraphPart:
-    """By what the rank recorded: threads alone, a device with its host, or a device's ops without any launch."""
+    """Build the part of one rank from what it recorded: threads only, a device with its host, or device ops without
+    launches."""
     edges = window(record, WindowKind.STEPS)
     if not record.on_device:
         return thread_part(run, record, edges)

@@ -29,19 +29,19 @@ if TYPE_CHECKING:
 
 TOP: Final = 10
 _LARGE_ERROR: Final = 0.05
-"""Of the replay, relative: above it the path is that of another run."""
+"""If the relative error of the replay is larger, the real critical path may be another one."""
 _AS_LATE: Final = 0.01
-"""Of a step: ranks that end it within that of each other could change places in another run."""
+"""Part of a step: ranks that end it within this much of each other could change places in another run."""
 _MOST_RANKS: Final = 8
 _OF_HOST: Final = {
     line: "host.dispatch" if line == "idle.host" else line.replace("idle.", "host.") for line in HOST_LINES
 }
-"""What the host does on the path of a job with devices."""
+"""Names of the host's ledger lines on the path of a job with devices."""
 
 
 @dataclass(frozen=True, slots=True)
 class _StepPaths:
-    """A path for each of `steps`."""
+    """Critical paths of several steps, one for each of `steps`."""
 
     done: Schedule
     steps: tuple[int, ...]
@@ -53,8 +53,8 @@ class _StepPaths:
         return int(self.held.ns.sum())
 
     def name(self, line: str) -> str:
-        """What a line is called on the path. A host that the device waits for may be busy while the device is busy too:
-        its time is no idle time of the ledger, and is not called so."""
+        """Return the name of a line on the path. The host that a device waits for may be busy while the device is busy
+        too, so its time is not idle time of the ledger and is not named so."""
         has_device = bool((self.done.graph.lanes.kind == LaneKind.STREAM).any())
         return _OF_HOST.get(line, line) if has_device else line
 
@@ -65,7 +65,7 @@ class _StepPaths:
 
 
 def critical(run: Run, *, step: int | None = None, top: int = TOP, progress: Progress | None = None) -> Result:
-    """Over all steps that were recorded, or of one."""
+    """Find the critical path over all recorded steps, or of one step."""
     return critical_of(replay(build(run, progress)), step=step, top=top)
 
 
@@ -86,7 +86,8 @@ def critical_of(done: Schedule, *, step: int | None = None, top: int = TOP) -> R
 
 
 def _last_rows(done: Schedule, step: int | None) -> list[int]:
-    """For each step the row of the rank that ends it last, of several the first."""
+    """Return for each step the row of the rank that ends it last, or the first such row; raise `UsageError` if `step`
+    was not recorded."""
     steps, stop = done.graph.steps, done.step_edges[1]
     numbers = np.unique(steps.number).tolist()
     if step is not None and step not in numbers:
@@ -98,7 +99,8 @@ def _last_rows(done: Schedule, step: int | None) -> list[int]:
 
 
 def _by_rank(found: _StepPaths) -> list[tuple[int, int, int, int]]:
-    """Rank, ns outside collectives, ns in them, and how often others waited for it; most first."""
+    """Return rank, ns outside collectives, ns in collectives, and how often others waited for the rank; most ns outside
+    collectives first."""
     pieces = found.held
     waited = _waited_for(found)
     rows = []
@@ -110,7 +112,7 @@ def _by_rank(found: _StepPaths) -> list[tuple[int, int, int, int]]:
 
 
 def _waited_for(found: _StepPaths) -> dict[int, int]:
-    """How often the path turned to a rank because it arrived last."""
+    """Count by rank how often the path turned to a rank because it arrived last."""
     ranks = found.done.graph.rank
     turned = np.concatenate([ranks[path.task[:-1]][path.led[1:] == Led.MEETING] for path in found.paths])
     return dict(zip(*(column.tolist() for column in np.unique(turned, return_counts=True)), strict=True))
@@ -201,7 +203,7 @@ def _tasks(found: _StepPaths, top: int) -> Table:
 
 
 def _stretches(found: _StepPaths, top: int) -> Table:
-    """Of the step of median length, since a mean of stretches would be none of them."""
+    """List the longest stretches of the step of median length: means over all steps would match no real stretch."""
     lengths = [path.length for path in found.paths]
     shown = int(np.argsort(lengths, kind="stable")[(len(lengths) - 1) // 2])
     longest, every = stretches(found.held.take(found.held.path == shown), top)
@@ -262,7 +264,7 @@ def _notes(found: _StepPaths) -> Iterator[str]:
 
 
 def _equally_late(found: _StepPaths) -> int:
-    """Steps whose path meets nobody and could have been that of another rank as well."""
+    """Count steps whose path contains no collective and could as well have been the path of another rank."""
     steps, stop = found.done.graph.steps, found.done.step_edges[1]
     equal = 0
     for number, (step, path) in enumerate(zip(found.steps, found.paths, strict=True)):

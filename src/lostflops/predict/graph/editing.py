@@ -23,13 +23,13 @@ from lostflops.predict.graph.tasks import (
 )
 
 Rows = npt.NDArray[Any]
-"""Indices or flags."""
+"""Indices or flags of rows."""
 
 
 def retime_graph(
     graph: TaskGraph, *, duration: Ns | None = None, gap: Ns | None = None, transfer: Ns | None = None
 ) -> TaskGraph:
-    """With other times, whole columns of them."""
+    """Return the graph with other times, each given as a whole column."""
     tasks, meetings = graph.tasks, graph.meetings
     if duration is not None or gap is not None:
         own = tasks.duration if duration is None else duration.astype(np.int64)
@@ -40,7 +40,7 @@ def retime_graph(
 
 
 def scale_rows(values: Ns, rows: Rows, factor: float | npt.NDArray[np.float64]) -> Ns:
-    """A column with some of its rows multiplied.
+    """Return a copy of a column with some of its rows multiplied by a factor.
 
     >>> scale_rows(np.array([10, 20]), np.array([False, True]), 0.5).tolist()
     [10, 10]
@@ -51,8 +51,9 @@ def scale_rows(values: Ns, rows: Rows, factor: float | npt.NDArray[np.float64]) 
 
 
 def skip_tasks(graph: TaskGraph, rows: Rows) -> TaskGraph:
-    """Without what these tasks take and wait for; what waits for them still stands behind what came before them on
-    their lane. Their recorded gaps go as well. Members of a meeting still meet: that is re-timed, or left."""
+    """Return the graph with these tasks taking no time and waiting for nothing. Tasks that wait for them still run
+    after whatever comes before them on their lane. Their recorded gaps go as well. Members of a meeting still meet:
+    retime the meeting, or leave it."""
     gone = np.zeros(len(graph.tasks), np.bool_)
     gone[rows] = True
     duration, gap = graph.tasks.duration.copy(), graph.tasks.gap.copy()
@@ -90,14 +91,14 @@ def with_edges(
 
 
 def with_words(graph: TaskGraph, *texts: str) -> tuple[TaskGraph, list[int]]:
-    """The graph with these words, and their indices."""
+    """Return the graph with these words, and their indices."""
     words = list(graph.words)
     words += [text for text in dict.fromkeys(texts) if text not in words]
     return replace(graph, words=tuple(words)), [words.index(text) for text in texts]
 
 
 def with_lanes(graph: TaskGraph, ranks: Rows, kind: LaneKind, name: str) -> tuple[TaskGraph, Index]:
-    """The graph with one empty lane more for each of these ranks, and the lanes' indices."""
+    """Return the graph with one more empty lane for each of these ranks, and the indices of the new lanes."""
     graph, (word,) = with_words(graph, name)
     old, count = graph.lanes, len(ranks)
     lanes = Lanes(
@@ -110,16 +111,17 @@ def with_lanes(graph: TaskGraph, ranks: Rows, kind: LaneKind, name: str) -> tupl
 
 
 def with_meetings(graph: TaskGraph, more: TaskMeetings) -> tuple[TaskGraph, Index]:
-    """The graph with these meetings after its own, and their indices; tasks that attend have to be inserted next."""
+    """Return the graph with these meetings after its own, and their indices; insert the tasks that attend them next."""
     own = graph.meetings
     columns = (np.concatenate((getattr(own, field.name), getattr(more, field.name))) for field in fields(TaskMeetings))
     return replace(graph, meetings=TaskMeetings(*columns)), np.arange(len(own), len(own) + len(more), dtype=np.int32)
 
 
 def insert_tasks(graph: TaskGraph, tasks: Tasks, after: Rows) -> tuple[TaskGraph, Index, Index]:
-    """The graph with more tasks, each right behind the task `after` that stands on the same lane, or where that is NONE
-    at the lane's begin; several behind one stand in their order. The new ones' indices, and the new index of every
-    old one. The gap of the task before comes after the new one: give it gap 0 where they should follow closely."""
+    """Return the graph with more tasks, the indices of the new tasks, and the new index of every old task. Each new
+    task comes right after the task `after` on the same lane, or first on its lane if `after` is NONE; several after the
+    same task keep their order. The gap of the task before then comes before the new task. Give the new task gap 0 if
+    the next one should follow it closely."""
     old, count = graph.tasks, len(graph.tasks)
     place = np.asarray(after, np.int64)
     begins = np.searchsorted(old.lane, tasks.lane, "left") - 1
@@ -142,8 +144,8 @@ def insert_tasks(graph: TaskGraph, tasks: Tasks, after: Rows) -> tuple[TaskGraph
 
 
 def drop_tasks(graph: TaskGraph, rows: Rows) -> TaskGraph:
-    """Without these tasks, their edges, and meetings that nobody attends any more. What stands behind them on their
-    lanes moves up; a step must not begin or end with one of them."""
+    """Return the graph without these tasks, their edges, and meetings that no task attends any more. Later tasks on
+    their lanes move up. A step must not begin or end with one of them."""
     keep = np.ones(len(graph.tasks), np.bool_)
     keep[rows] = False
     moved = np.where(keep, np.cumsum(keep) - 1, NONE).astype(np.int32)
@@ -164,7 +166,7 @@ def drop_tasks(graph: TaskGraph, rows: Rows) -> TaskGraph:
 
 
 def in_order(graph: TaskGraph, key: npt.NDArray[Any]) -> TaskGraph:
-    """With meetings in the order of a key, which is that of their turns on links."""
+    """Return the graph with meetings in the order of a key: the order in which they take turns on links."""
     order = np.argsort(key, kind="stable")
     place = np.empty(order.size, np.int32)
     place[order] = np.arange(order.size, dtype=np.int32)
@@ -173,7 +175,8 @@ def in_order(graph: TaskGraph, key: npt.NDArray[Any]) -> TaskGraph:
 
 
 def rearrange_tasks(graph: TaskGraph, lane: Index, key: npt.NDArray[Any] | None = None) -> TaskGraph:
-    """With tasks on other lanes; on a lane they stand in the order of `key`, else in the one in which they stood."""
+    """Return the graph with tasks on other lanes; on each lane they are in the order of `key`, or in their old order if
+    it is None."""
     order = np.argsort(lane, kind="stable") if key is None else np.lexsort((key, lane))
     moved = np.empty(order.size, np.int32)
     moved[order] = np.arange(order.size, dtype=np.int32)

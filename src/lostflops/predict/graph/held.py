@@ -30,25 +30,28 @@ _GAPS: Final = {
     LaneKind.LOADER: ("between loader batches", "idle.data"),
 }
 PAUSE: Final = "pause"
-"""Kind of what is no task: time that passes from one to the next."""
+"""Kind of a piece that is not a task: time that passes from one task to the next."""
 
 
 @dataclass(frozen=True, slots=True)
 class PathPieces:
-    """Pieces of paths in order: each is a task's own time, or the time that passes from it to the next of the path.
-    `what` is an index into `names`, which are (kind, name); `path` says of which path a piece is; `met` whether it is
-    the transfer of several ranks."""
+    """Pieces of paths in order: each is a task's own time, or the time that passes from it to the next task of the
+    path."""
 
     path: Rows
+    """Index of the path that a piece belongs to."""
     task: Rows
     rank: Rows
     start: Rows
     ns: Rows
     line: Rows
     what: Rows
+    """Index into `names`."""
     met: Rows
+    """Whether a piece is a transfer between several ranks."""
     led: Rows
     names: tuple[tuple[str, str], ...]
+    """Pairs of kind and name."""
 
     def take(self, rows: Rows) -> PathPieces:
         columns = {field.name: getattr(self, field.name)[rows] for field in fields(self) if field.name != "names"}
@@ -56,7 +59,7 @@ class PathPieces:
 
 
 def split_paths(graph: TaskGraph, paths: Sequence[Path]) -> PathPieces:
-    """Two pieces a row: what ran, and what passed until the next row may start."""
+    """Split each row of the paths into two pieces: the time the task ran, and the time until the next row may start."""
     task, start, ran = (_all(paths, name) for name in ("task", "start", "ran"))
     after = _all(paths, "stop") - start - ran
     led = _all(paths, "led")
@@ -92,7 +95,8 @@ def _all(paths: Sequence[Path], name: str) -> Rows:
 def _whats(
     graph: TaskGraph, task: Rows, following: Rows
 ) -> tuple[tuple[Rows, Rows], Rows, tuple[tuple[str, str], ...]]:
-    """For each row what runs and what passes after it, the line of the latter, and what the numbers stand for."""
+    """Return for each row the codes of what runs and of what passes after it, the ledger line of the latter, and the
+    kind and name of each code."""
     codes: dict[tuple[str, str], int] = {}
     pairs = graph.tasks.kind[task].astype(np.int64) << 32 | (graph.tasks.name[task].astype(np.int64) + 1)
     unique, place = np.unique(pairs, return_inverse=True)
@@ -112,19 +116,21 @@ def _whats(
 
 
 class PathStretch(NamedTuple):
-    """Pieces of a path that follow each other on one rank and line; `what` held most of it, `led` brought it there."""
+    """Consecutive pieces of a path that are on one rank and one ledger line."""
 
     start: int
     ns: int
     rank: int
     line: str
     what: tuple[str, str]
+    """Kind and name that took most of its time."""
     tasks: int
     led: Led
+    """How the path came to its first piece."""
 
 
 def stretches(found: PathPieces, most: int) -> tuple[list[PathStretch], int]:
-    """The longest of one path, in order, and how many there are."""
+    """Return the longest stretches of one path, in time order, and how many stretches it has in all."""
     some = found.take(found.ns > 0)
     if not some.ns.size:
         return [], 0

@@ -60,7 +60,8 @@ def find_holes(graph: TaskGraph) -> list[Hole]:
 
 
 def _step_times(graph: TaskGraph) -> tuple[Ns, Ns]:
-    """Recorded start and stop of each row of steps: by its first and last task, else by the device tasks in it."""
+    """Return the recorded start and stop of each row of steps: from its first and last task, else from the device tasks
+    in it."""
     steps, (start, stop) = graph.steps, _known_times(graph)
     begin, end = np.full(len(steps), NONE, np.int64), np.full(len(steps), NONE, np.int64)
     on_device = np.isin(graph.tasks.kind, DEVICE_KINDS)
@@ -75,8 +76,8 @@ def _step_times(graph: TaskGraph) -> tuple[Ns, Ns]:
 
 
 def _known_times(graph: TaskGraph) -> tuple[Ns, Ns]:
-    """Start and stop of each task; of one that was never recorded, from the stop of the task before on its lane to the
-    start of the next."""
+    """Return start and stop of each task. A task that was never recorded runs from the stop of the task before it on
+    its lane to the start of the next."""
     start, stop, lane = graph.measured.start.copy(), graph.measured.stop.copy(), graph.tasks.lane
     for row in np.flatnonzero(start == NONE).tolist():
         start[row] = stop[row - 1] if row and lane[row - 1] == lane[row] else 0
@@ -89,7 +90,7 @@ def _known_times(graph: TaskGraph) -> tuple[Ns, Ns]:
 
 
 def _inside(holes: list[Hole], start: Ns, stop: Ns) -> Ns:
-    """Time of each span that is in a hole."""
+    """Return the time of each span that is in a hole."""
     inside = np.zeros(start.size, np.int64)
     for hole in holes:
         inside += np.maximum(np.minimum(stop, hole.stop) - np.maximum(start, hole.start), 0)
@@ -97,6 +98,6 @@ def _inside(holes: list[Hole], start: Ns, stop: Ns) -> Ns:
 
 
 def _close_holes(holes: list[Hole], time: Ns) -> Ns:
-    """Times as they are once the holes before them are gone; NONE stays."""
+    """Return times as they are once the holes before them are gone; NONE stays NONE."""
     gone = _inside(holes, np.zeros(time.size, np.int64), time)
     return np.where(time == NONE, NONE, time - gone)

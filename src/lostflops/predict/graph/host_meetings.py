@@ -23,15 +23,16 @@ if TYPE_CHECKING:
 
 HOST_WAIT: Final = "wait on the host"
 LONG: Final = 1_000_000
-"""A stretch, and by how much its begins differ, at least."""
+"""Shortest stretch that can be a meeting, and smallest difference between its starts on different ranks, in ns."""
 TOGETHER: Final = 100_000
-"""Ends of one meeting lie within this time, and within a tenth of what its begins do."""
+"""Ends of one meeting are at most this far apart, in ns, and at most a tenth as far apart as its starts."""
 FEWEST: Final = 3
-"""Ranks: two end at the same moment by chance too often."""
+"""Fewest ranks of a meeting: two ranks end at the same moment by chance too often."""
 
 
 def host_meetings(run: Run, graph: TaskGraph) -> TaskGraph:
-    """With these stretches as meetings; only ranks that are known to be of one host, whose clocks agree."""
+    """Return the graph with these stretches as meetings, only if all ranks are known to be on one host: its clocks
+    agree."""
     hosts = {host for (host,) in run.rows("select distinct host from ranks")}
     ranks = len(graph.ranks)
     if len(hosts) != 1 or None in hosts or ranks < FEWEST:
@@ -43,7 +44,8 @@ def host_meetings(run: Run, graph: TaskGraph) -> TaskGraph:
 
 
 def _together(graph: TaskGraph, rows: npt.NDArray[np.int64], ranks: int) -> npt.NDArray[np.int64]:
-    """Rows of tasks by meeting and rank: of as many neighbours in the order of ends as there are ranks."""
+    """Return tasks as one row per meeting and one column per rank. A meeting has as many neighbours in the order of
+    ends as there are ranks."""
     if rows.size < ranks:
         return np.empty((0, ranks), np.int64)
     ended = graph.measured.stop[rows]

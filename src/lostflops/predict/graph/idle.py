@@ -17,18 +17,22 @@ from lostflops.store.intervals import Intervals
 Rows = npt.NDArray[np.int64]
 _NEVER: Final = np.iinfo(np.int64).max
 _BY_HOST: Final = ("idle.data", "idle.alloc", "idle.compile", "idle.host", "idle.python")
-"""In the order of the ledger. What else a host's task may stand on is dispatch, `idle.host`."""
+"""Lines of host tasks, in the order of the ledger. A host task on any other line counts as dispatch, `idle.host`."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskWaits:
-    """Of all tasks of a schedule: when its lane `came` to each; when the call that launched it began, returned and had
-    it handed over, _NEVER where no launch is known. What a mark on a stream holds up was launched with the mark."""
+    """When the lane came to each task of a schedule, and when each task was launched."""
 
     came: Ns
+    """When its lane was free for the task."""
     call: Ns
+    """When the call that launched it began, _NEVER if no launch is known. A task right after a mark on a stream was
+    launched with the mark."""
     returned: Ns
+    """When that call returned, _NEVER if no launch is known."""
     arrived: Ns
+    """When the task had been handed over to the device, _NEVER if no launch is known."""
 
     @classmethod
     def of(cls, done: Schedule) -> TaskWaits:
@@ -46,12 +50,13 @@ class TaskWaits:
 
 
 def thread_idle(done: Schedule, waited: TaskWaits, rows: Rows, idle: Intervals) -> Iterator[tuple[str, Intervals]]:
-    """On a rank without a device: by the line of the task that its host's lane is at."""
+    """Yield idle time of a rank without a device, by the line of the task that its host is at."""
     yield from _host_lines(_host(done, waited, rows), idle)
 
 
 def device_idle(done: Schedule, waited: TaskWaits, rows: Rows, idle: Intervals) -> Iterator[tuple[str, Intervals]]:
-    """By the task that ends each gap, and what the host did until it was handed over."""
+    """Yield idle time of a device, by the task that ends each gap and by what the host did until that task was handed
+    over."""
     start, stop = idle.start, idle.stop
     launch = _launches(done, waited, rows, stop)
     known = launch.call < _NEVER
@@ -72,7 +77,7 @@ def device_idle(done: Schedule, waited: TaskWaits, rows: Rows, idle: Intervals) 
 
 
 class _Host(NamedTuple):
-    """Tasks of a rank's host, each from when its lane came to it: what it then waits for is its own time."""
+    """Tasks of a rank's host, each from when its lane came to it: time that it then waits is its own."""
 
     start: Ns
     stop: Ns
@@ -96,7 +101,8 @@ def _host(done: Schedule, waited: TaskWaits, rows: Rows) -> _Host:
 
 
 def _host_lines(host: _Host, free: Intervals) -> Iterator[tuple[str, Intervals]]:
-    """By the line of the task that the host is at. Python that lasts is a task: between tasks it is dispatch."""
+    """Yield free time by the line of the task that the host is at. Long stretches of Python are tasks: time between
+    tasks is dispatch."""
     for line in _BY_HOST:
         yield line, free & host.spans(line)
     if host.start.size:
@@ -105,13 +111,16 @@ def _host_lines(host: _Host, free: Intervals) -> Iterator[tuple[str, Intervals]]
 
 
 class _Launches(NamedTuple):
-    """Of what ends each gap: when the call that launched it began and returned, and when it had arrived; _NEVER where
-    no launch is known. `latest` is when it was launched at the latest, since a stream runs its work in order."""
+    """Launch of the task that ends each gap."""
 
     call: Ns
+    """When the call that launched it began, _NEVER if no launch is known."""
     returned: Ns
+    """When that call returned, _NEVER if no launch is known."""
     arrived: Ns
+    """When the task had arrived at the device, _NEVER if no launch is known."""
     latest: Ns
+    """Latest time at which it can have been launched, since a stream runs its work in order."""
 
 
 def _launches(done: Schedule, waited: TaskWaits, rows: Rows, stop: Ns) -> _Launches:
@@ -132,7 +141,7 @@ def _launches(done: Schedule, waited: TaskWaits, rows: Rows, stop: Ns) -> _Launc
 
 
 def _latest(lane: npt.NDArray[np.int32], call: Ns) -> Ns:
-    """The earliest launch of each task and of those behind it on its lane."""
+    """Return for each task the earliest launch among it and the tasks after it on its lane."""
     latest = call.copy()
     for one in np.unique(lane).tolist():
         own = lane == one
@@ -141,8 +150,8 @@ def _latest(lane: npt.NDArray[np.int32], call: Ns) -> Ns:
 
 
 def _find_refill_times(host: _Host, start: Ns, begin: Ns) -> Ns:
-    """For each gap until when its host refills the queue: the first launch after the return of a call that still
-    blocked when the gap began; its own start where none did."""
+    """Return for each gap when its host refilled the queue: the first launch after the return of a call that still
+    blocked when the gap began. If no call did, return the start of the gap."""
     blocking, launches = np.flatnonzero(host.blocks), np.sort(host.start[host.launches])
     refilled = start.copy()
     if not blocking.size or not launches.size:

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
 
 def join(run: Run, parts: Sequence[GraphPart]) -> TaskGraph:
-    """Raises nothing: what contradicts itself shows when the graph is replayed."""
+    """Join the parts of ranks into one graph. Records that contradict each other raise nothing here: the replay finds
+    them."""
     words = _Words()
     clocks = _Clocks(run)
     began = [clocks.to_common(part.rank, part.start) for part in parts]
@@ -81,7 +82,8 @@ class _Words:
 
 
 class _Clocks:
-    """Stamps of ranks on the common clock; those of a rank that nothing ties to others stay as they are."""
+    """Converter from clocks of ranks to the common clock; times of a rank whose clock is not tied to others stay as
+    they are."""
 
     def __init__(self, run: Run) -> None:
         rows = run.rows("select rank, coalesce(correction, 0), coalesce(drift, 0), instant from clocks")
@@ -95,7 +97,7 @@ class _Clocks:
 
 
 def _concatenate_parts(parts: Sequence[GraphPart], codes: Sequence[Index]) -> tuple[Tasks, Edges, StepEdges]:
-    """Columns of all parts, numbered through."""
+    """Return the tasks, edges and steps of all parts, with lanes and tasks numbered through."""
     lane, task = 0, 0
     tasks: list[Tasks] = []
     edges: list[Edges] = []
@@ -145,7 +147,7 @@ def _lanes(parts: Sequence[GraphPart], words: _Words, clocks: _Clocks, zero: int
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """What the run tells of a rank's part in a meeting."""
+    """Recorded facts about one rank's part in a meeting."""
 
     meeting: int
     op: str
@@ -214,7 +216,7 @@ def _late(parts: Sequence[GraphPart]) -> Index:
 def _transfers(
     graph: TaskGraph, rows: Ns, keys: Sequence[tuple[int, int]], calls: Sequence[_Call | None]
 ) -> dict[tuple[int, int], Any]:
-    """Meetings of sends and receives that threads of the host ran."""
+    """Return the meetings of sends and receives that threads of the host ran, by rank and event."""
     ends: dict[tuple[int, int], tuple[list[tuple[int, int]], list[tuple[int, int]]]] = {}
     known = {key: call.meeting for key, call in zip(keys, calls, strict=True) if call and call.meeting is not None}
     on_thread = graph.lanes.kind[graph.tasks.lane[rows]] == LaneKind.COMM_THREAD
@@ -232,7 +234,7 @@ def _transfers(
 
 
 def _collect_meeting_keys(parts: Sequence[GraphPart]) -> dict[int, Hashable]:
-    """Whom tasks meet by the word of their parts, by the tasks' numbers in the graph."""
+    """Return the meeting keys that parts gave to their tasks, by the number of each task in the graph."""
     begins = np.cumsum([0, *(len(part.tasks) for part in parts)]).tolist()
     return {begin + task: key for begin, part in zip(begins, parts, strict=False) for task, key in part.meets.items()}
 
@@ -242,7 +244,8 @@ def _meeting(key: tuple[int, int], call: _Call | None) -> Any:
 
 
 def _measure_meetings(graph: TaskGraph, rows: Ns, meeting: Index, count: int) -> tuple[Ns, Ns, Ns]:
-    """What the last to arrive took, which no clock can distort; when it arrived; and how many did."""
+    """Return for each meeting the time of the member that arrived last, which no clock can distort; when it arrived;
+    and how many members arrived."""
     took, ready = np.full(count, np.iinfo(np.int64).max, np.int64), np.zeros(count, np.int64)
     start, stop = graph.measured.start[rows], graph.measured.stop[rows]
     np.minimum.at(took, meeting, stop - start)
@@ -253,7 +256,7 @@ def _measure_meetings(graph: TaskGraph, rows: Ns, meeting: Index, count: int) ->
 def _collect_meeting_facts(
     key: tuple[int, int], call: _Call | None, attended: int, known: tuple[_Words, dict[int, str | None]]
 ) -> Iterator[int | bool]:
-    """Size, operation, group, its ranks and hosts, and whether all members are there."""
+    """Yield size, operation, group, its number of ranks and hosts, and whether all members are there."""
     words, hosts = known
     op, group = (call.op, call.group) if call else ("", "")
     own = members(group) or ((key[0], call.peer) if call and call.peer is not None else ())
@@ -271,7 +274,7 @@ _MOST_NAMED: Final = 8
 
 
 def collect_notes(parts: Sequence[GraphPart]) -> tuple[str, ...]:
-    """Ranks that say the same are named together, with the largest amount."""
+    """Return all notes; ranks with the same note are named together, with the largest amount."""
     common = (note for part in parts for note in part.notes)
     return tuple(dict.fromkeys((*common, *_of_ranks(parts))))
 
@@ -288,7 +291,8 @@ def _of_ranks(parts: Sequence[GraphPart]) -> Iterator[str]:
 
 
 def describe_ranks(ranks: Sequence[int]) -> str:
-    """
+    """Return the ranks as text, with examples if there are many.
+
     >>> describe_ranks([3]), describe_ranks([0, 6]), describe_ranks(range(64))
     ('Rank 3', 'Ranks 0, 6', '64 ranks, such as 0, 1, 2')
     """

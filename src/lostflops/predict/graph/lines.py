@@ -23,7 +23,7 @@ POINT_TO_POINT: Final = ("send", "recv")
 
 
 def mean_lines(done: Schedule) -> dict[str, float]:
-    """Mean ns of a step of a rank on each line; together the mean step.
+    """Return the mean time of a step of a rank on each line, in ns; together they are the mean step.
 
     The ledger of a run averages in the same way: over all steps of all ranks.
     """
@@ -32,7 +32,8 @@ def mean_lines(done: Schedule) -> dict[str, float]:
 
 
 def step_lines(done: Schedule) -> Ns:
-    """A row for each of the graph's steps, a column for each of LINES; rows sum to the steps' times."""
+    """Return a row for each of the graph's steps, with a column for each of LINES, in ns; rows sum to the steps'
+    times."""
     steps = done.graph.steps
     start, stop = done.step_edges
     held = np.zeros((len(steps), len(LINES)), np.int64)
@@ -46,7 +47,7 @@ def step_lines(done: Schedule) -> Ns:
 
 
 def _rank_lines(done: Schedule, waited: TaskWaits, rows: Rows, window: Intervals) -> dict[str, Intervals]:
-    """What of the window of the rank that has these tasks stands on each line."""
+    """Return the part of a window that is on each line, for the rank that has these tasks."""
     layers = _LineLayers(window)
     kind = done.graph.tasks.kind[rows]
     layers.take("compute", _running(done, rows[kind == TaskKind.KERNEL]))
@@ -61,7 +62,7 @@ def _rank_lines(done: Schedule, waited: TaskWaits, rows: Rows, window: Intervals
 
 
 class _LineLayers:
-    """Time that is given out once: what one line took, no later line can have."""
+    """Time that is assigned once: no later line can have what one line took."""
 
     def __init__(self, free: Intervals) -> None:
         self.free = free
@@ -80,7 +81,8 @@ def _running(done: Schedule, rows: Rows) -> Intervals:
 
 
 def _communication(done: Schedule, rows: Rows, layers: _LineLayers) -> None:
-    """Data that moves comes before waits, and waits for all before those of a pipeline's transfers."""
+    """Assign communication to lines: moving data first, then waits in collectives, then waits of a pipeline's
+    transfers."""
     graph, start, stop = done.graph, done.start[rows], done.stop[rows]
     meeting = graph.tasks.meeting[rows]
     ready = np.clip(done.met[meeting], start, stop)

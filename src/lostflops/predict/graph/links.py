@@ -19,13 +19,15 @@ from lostflops.predict.graph.tasks import NONE, LaneKind, Ns, TaskGraph
 from lostflops.predict.graph.threads.waits import LATE_USE
 
 MESSAGE: Final = 65_536
-"""Bytes that count for the latency of a message when several share a link: 50 us at 1.3 GB/s."""
+"""Bytes that the latency of a message counts as when several share a link: 50 us at 1.3 GB/s."""
 OUT_OF_TURN: Final = 0.2
-"""Of a group's overlapping neighbours that end in another order than they were ready: with more, they take no turns."""
+"""A group takes no turns if more than this part of its overlapping neighbours end in another order than they were
+ready."""
 
 
 def assign_links(graph: TaskGraph) -> TaskGraph:
-    """With links, and transfers as each would take alone; sends and receives have links of their own."""
+    """Return the graph with links, and with the transfer time of each collective alone on its link; sends and receives
+    have links of their own."""
     tasks, meetings = graph.tasks, graph.meetings
     rows = np.flatnonzero((tasks.meeting >= 0) & (graph.lanes.kind[tasks.lane] == LaneKind.COMM_THREAD))
     ready = np.zeros(len(meetings), np.int64)
@@ -56,13 +58,13 @@ def assign_links(graph: TaskGraph) -> TaskGraph:
 
 
 def _in_turn(ready: Ns, stop: Ns) -> bool:
-    """Whether those that are under way at once mostly end in order."""
+    """Return whether collectives that overlap mostly end in order."""
     beside = ready[1:] < stop[:-1]
     return not beside.any() or float((stop[1:] < stop[:-1])[beside].mean()) <= OUT_OF_TURN
 
 
 def _turns(ready: Ns, stop: Ns, weight: Ns) -> tuple[list[int], list[int]]:
-    """What each takes of its link when its turn comes, and how much later than that it was recorded to end.
+    """Return how long each uses its link when its turn comes, and how much later than that it was recorded to end.
 
     >>> _turns(np.array([0, 10]), np.array([20, 20]), np.array([1, 1]))
     ([15, 5], [5, 0])
@@ -87,7 +89,7 @@ def weigh(size: Ns) -> Ns:
 
 
 def shares(ready: Ns, stop: Ns, weight: Ns) -> npt.NDArray[np.float64]:
-    """What each would have taken alone, had all that moved data at once shared their link by these weights.
+    """Return how long each would have taken alone, if all that moved data at once shared their link by these weights.
 
     >>> shares(np.array([0, 10]), np.array([20, 20]), np.array([1, 1])).tolist()
     [15.0, 5.0]
@@ -103,7 +105,7 @@ def shares(ready: Ns, stop: Ns, weight: Ns) -> npt.NDArray[np.float64]:
 
 
 def _until(edges: Ns, times: Ns, weight: Ns) -> Ns:
-    """The weight of all whose time has come by each edge."""
+    """Return the total weight of all whose time has come by each edge."""
     order = np.argsort(times, kind="stable")
     come = np.concatenate(([0], np.cumsum(weight[order])))
     found: Ns = come[np.searchsorted(times[order], edges, "right")]

@@ -16,21 +16,22 @@ Index = npt.NDArray[np.int32]
 Flags = npt.NDArray[np.bool_]
 
 WORTH_LOADING: Final = 20_000
-"""Tasks: fewer are worked off before numba is loaded."""
+"""Number of tasks up to which plain Python finishes before numba is loaded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathNetwork:
-    """Tasks, in the order of lanes: `follows` says that the one before is of the same lane. `turn` is the meeting that
-    has the same link next. Edges as in `graph.tasks.Edges`."""
+    """Tasks in the order of lanes, with meetings, and with edges as in `graph.tasks.Edges`."""
 
     origin: Ns
     duration: Ns
     gap: Ns
     follows: Flags
+    """Whether the task before is on the same lane."""
     meeting: Index
     transfer: Ns
     turn: Index
+    """Meeting that has the same link next."""
     src: Index
     dst: Index
     delay: Ns
@@ -38,16 +39,18 @@ class PathNetwork:
 
 
 class LongestPaths(NamedTuple):
-    """`waiting` are tasks that never start, because they wait for each other."""
+    """Start and stop of each task, and when each meeting was complete."""
 
     start: Ns
     stop: Ns
     met: Ns
     waiting: npt.NDArray[np.int64]
+    """Tasks that never start, because they wait for each other."""
 
 
 def longest(network: PathNetwork, *, compiled: bool | None = None) -> LongestPaths:
-    """`compiled` says which way, None the quicker one."""
+    """Compute when each task starts and stops. `compiled` chooses between numba and plain Python; None chooses the
+    faster one."""
     n, m = network.origin.size, network.transfer.size
     start = network.origin.copy()
     stop = np.zeros(n, np.int64)
@@ -90,7 +93,8 @@ def longest(network: PathNetwork, *, compiled: bool | None = None) -> LongestPat
 
 
 def _by_source(source: Index, size: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Rows in the order of their source, those without one left out, and where each source's begin."""
+    """Return rows in the order of their source, without rows that have no source, and where the rows of each source
+    begin."""
     order = np.argsort(source, kind="stable")
     order = order[np.searchsorted(source[order], 0) :]
     return order, np.concatenate(([0], np.cumsum(np.bincount(source[source >= 0], minlength=size))))
@@ -129,7 +133,7 @@ def work_off(  # noqa: PLR0917, PLR0912, C901  one loop over plain arrays, which
     members: Any,
     opens: Any,
 ) -> Any:
-    """Tasks that have run, as a stack works them off; `start`, `stop` and `met` are filled in."""
+    """Run the tasks from a stack, fill in `start`, `stop` and `met`, and return the tasks that have run."""
     n = len(start)
     ready = [task for task in range(n) if pending[task] == 0]
     done = [0 for _ in range(0)]

@@ -13,24 +13,27 @@ from lostflops.predict.graph.tasks import Edges, LaneKind, Ns, TaskMeetings, Tas
 
 
 class RankNote(NamedTuple):
-    """`said` has a place for the amount, which reads as `shown`."""
+    """A note about one rank."""
 
     said: str
+    """Text with a place for the amount."""
     amount: float
     shown: str
+    """The amount as text."""
 
 
 class TaskLane(NamedTuple):
-    """`origin` is a stamp of the rank's own clock, None where another task holds the lane's first one back."""
+    """One lane of a rank."""
 
     kind: LaneKind
     name: str
     origin: int | None
+    """When the lane begins, on the rank's own clock; None if another task holds back its first task."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartSteps:
-    """As `tasks.StepEdges`, of one rank; tasks are numbered within the part."""
+    """Steps of one rank, as in `tasks.StepEdges`, with tasks numbered within the part."""
 
     number: npt.NDArray[np.int64]
     first: npt.NDArray[np.int64]
@@ -41,24 +44,28 @@ class PartSteps:
 
 @dataclass(frozen=True, slots=True)
 class GraphPart:
-    """Tasks are in the order of lanes, numbered from 0; `meeting` is NONE everywhere: who met whom is found when parts
-    are joined, by `event`. `start` and `stop` are the recorded ones, on the rank's own clock. A COMM task's `duration`
-    is 0: what it took is read off `start` and `stop` of all members. `late` are COMM tasks that may have stopped
-    earlier: the program found them done when it asked. `meets` has a key for each COMM task that no table knows: those
-    of equal keys meet. `notes` hold for the run, `rank_notes` for this rank."""
+    """One rank's part of a graph, before it is joined with others."""
 
     rank: int
     lanes: tuple[TaskLane, ...]
     tasks: Tasks
+    """In the order of lanes, numbered from 0. `meeting` is NONE everywhere: meetings are matched by `event` when parts
+    are joined. `duration` of a COMM task is 0: its time is read from `start` and `stop` of all members."""
     edges: Edges
     steps: PartSteps
     start: Ns
+    """Recorded start of each task, on the rank's own clock."""
     stop: Ns
+    """Recorded stop of each task, on the rank's own clock."""
     words: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    """Notes about the run."""
     late: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    """COMM tasks that may have stopped earlier: the program found them done when it asked."""
     meets: Mapping[int, Hashable] = field(default_factory=dict)
+    """Key of each COMM task that is in no table: tasks with equal keys meet."""
     rank_notes: tuple[RankNote, ...] = ()
+    """Notes about this rank."""
 
 
 def no_edges() -> Edges:

@@ -19,16 +19,16 @@ from lostflops.predict.graph.tasks import DEVICE_KINDS, NONE, Because, Flags, In
 
 
 class Led(IntEnum):
-    """How a path comes to a task; from LAUNCH on over an edge, and as `tasks.Because` says why."""
+    """How a path comes to a task; from LAUNCH on over an edge, for the reason given in `tasks.Because`."""
 
     ORIGIN = -4
-    """From nowhere: it is where the path begins."""
+    """From nowhere: the path begins here."""
     LANE = -3
     """From the task before on its lane."""
     MEETING = -2
     """From the member of the same meeting that arrived last."""
     LINK = -1
-    """From a meeting that had the link before."""
+    """From the meeting that had the link before."""
     LAUNCH = Because.LAUNCH
     SYNC = Because.SYNC
     STREAM = Because.STREAM
@@ -39,14 +39,17 @@ class Led(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """Tasks in the order of time, each with the [start, stop) of the path that it holds: first `ran` ns of its own, or
-    of its meeting's transfer, then what passes until the next one of the path may start (a gap of the lane, a delay of
-    the edge). Rows follow each other without a hole, so that they sum to the path's length; some hold nothing."""
+    """Tasks in time order, each with the part of the path that it holds; rows follow each other without a hole, so that
+    they sum to the path's length. Some rows hold no time."""
 
     task: Index
     start: Ns
+    """Start of the part of the path that the task holds."""
     stop: Ns
+    """End of that part, exclusive."""
     ran: Ns
+    """Time of the task itself, or of its meeting's transfer. The rest of the part passes until the next task of the
+    path may start (a gap of the lane, a delay of the edge)."""
     led: Small
 
     @property
@@ -55,11 +58,12 @@ class Path:
 
 
 class PathEnd(NamedTuple):
-    """Where a path ends, a task's stop or its start, and the time before which nobody asks."""
+    """End of a path: the stop or the start of a task."""
 
     task: int
     at_stop: bool
     floor: int = 0
+    """Time at which the path begins; it is not followed further back."""
 
 
 _Row = tuple[int, int, int, int, int]
@@ -67,7 +71,7 @@ _TYPES: Final = (np.int32, np.int64, np.int64, np.int64, np.int8)
 
 
 def critical_paths(done: Schedule, ends: Sequence[PathEnd]) -> list[Path]:
-    """Back from each end to its floor, or to where nothing holds a task back but the origin of its lane."""
+    """Return the path from each end back to its floor, or to a task that only the origin of its lane holds back."""
     bound = _find_bounds(done)
     return [_path(list(_walk(done, bound, end))[::-1]) for end in ends]
 
@@ -79,7 +83,7 @@ def _path(rows: list[_Row]) -> Path:
 
 
 def step_end(done: Schedule, row: int) -> PathEnd:
-    """What ends a row of the graph's steps; its path goes back to the step's start."""
+    """Return what ends a row of the graph's steps; its path goes back to the step's start."""
     graph, steps = done.graph, done.graph.steps
     start, stop = (int(times[row]) for times in done.step_edges)
     if steps.last[row] >= 0:
@@ -94,17 +98,21 @@ def step_end(done: Schedule, row: int) -> PathEnd:
 
 
 class _Bound(NamedTuple):
-    """For each task what let it start, and whether by its stop or its start; for each meeting who arrived last, NONE
-    where it had to wait for its link, and which meeting had the link before. `members` are in the order of meetings,
-    and `opens` says where each meeting's begin."""
+    """Tasks and meetings that let each task and each meeting start."""
 
     before: Index
+    """Task that let each task start."""
     at_stop: Flags
+    """Whether it did so by its stop; else by its start."""
     led: Small
     arrived: Index
+    """Member that arrived last at each meeting, NONE if the meeting had to wait for its link."""
     linked: Index
+    """Meeting that had the link before each meeting."""
     members: Ns
+    """Tasks in the order of meetings."""
     opens: Ns
+    """Where the members of each meeting begin."""
 
 
 def _find_bounds(done: Schedule) -> _Bound:
@@ -132,8 +140,8 @@ def _find_bounds(done: Schedule) -> _Bound:
 
 
 def _walk(done: Schedule, bound: _Bound, end: PathEnd) -> Iterator[_Row]:
-    """Rows from the last to the first. Where an edge reaches back in time (a negative gap) nothing is held twice: a
-    row ends where the one after it starts."""
+    """Yield rows from the last to the first. Where an edge reaches back in time (a negative gap), no time is counted
+    twice: a row ends where the one after it starts."""
     start, stop, meeting = done.start, done.stop, done.graph.tasks.meeting
     task, at_stop = end.task, end.at_stop
     held = int((stop if at_stop else start)[task])
@@ -151,7 +159,7 @@ def _walk(done: Schedule, bound: _Bound, end: PathEnd) -> Iterator[_Row]:
 
 
 def _before(done: Schedule, bound: _Bound, task: int, here: int) -> tuple[int, bool, int]:
-    """The task before on the path, whether the path left it at its stop, and how it led here."""
+    """Return the task before on the path, whether the path left it at its stop, and how it led here."""
     if here >= 0 and done.start[task] != done.met[here]:
         if bound.arrived[here] >= 0:
             return int(bound.arrived[here]), False, Led.MEETING
@@ -160,7 +168,7 @@ def _before(done: Schedule, bound: _Bound, task: int, here: int) -> tuple[int, b
 
 
 def _member(done: Schedule, bound: _Bound, meeting: int, task: int) -> int:
-    """Who attended, of the task's own rank if anybody did."""
+    """Return a task that attended the meeting, one of the given task's own rank if there is one."""
     rank, lane = done.graph.lanes.rank, done.graph.tasks.lane
     members = bound.members[bound.opens[meeting] : bound.opens[meeting + 1]]
     own = members[rank[lane[members]] == rank[lane[task]]]

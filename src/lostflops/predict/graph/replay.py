@@ -19,12 +19,13 @@ from lostflops.store.grouped import group_rows
 
 @dataclass(frozen=True)
 class Schedule:
-    """When each task starts and stops, and when the last member of each meeting has arrived and it has its link."""
+    """When each task of a graph starts and stops."""
 
     graph: TaskGraph
     start: Ns
     stop: Ns
     met: Ns
+    """When the last member of each meeting has arrived and the meeting has its link."""
 
     @cached_property
     def step_edges(self) -> tuple[Ns, Ns]:
@@ -38,7 +39,7 @@ class Schedule:
 
     @property
     def mean_step(self) -> float:
-        """Over all steps of all ranks, as the ledger averages them."""
+        """Mean time over all steps of all ranks, in ns, as the ledger averages them."""
         return float(self.step_times.mean()) if len(self.graph.steps) else float("nan")
 
 
@@ -47,7 +48,8 @@ class Circular(UsageError):
 
 
 def replay(graph: TaskGraph) -> Schedule:
-    """Raises `Circular` where tasks wait for themselves: matched wrongly, or recorded by clocks that contradict."""
+    """Compute the schedule of a graph. Raise `Circular` if tasks wait for each other: matched wrongly, or recorded by
+    clocks that contradict each other."""
     found = longest(_network(graph))
     if found.waiting.size:
         raise Circular(_describe_cycle(graph, found.waiting))
@@ -75,7 +77,7 @@ def _network(graph: TaskGraph) -> PathNetwork:
 
 
 def turns(link: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
-    """The meeting that has each one's link after it, NONE for none.
+    """Return for each meeting the meeting that has its link next, NONE if there is no other.
 
     >>> turns(np.array([0, -1, 0, 1, 0], np.int32)).tolist()
     [2, -1, 4, -1, -1]
@@ -107,7 +109,7 @@ def _step_edges(done: Schedule) -> tuple[Ns, Ns]:
 
 
 def _device_edges(done: Schedule) -> tuple[Ns, Ns]:
-    """First start and last stop of the device tasks of each step."""
+    """Return the first start and last stop of the device tasks of each step."""
     graph, steps = done.graph, done.graph.steps
     big = np.iinfo(np.int64).max
     start, stop = np.full(len(steps), big, np.int64), np.zeros(len(steps), np.int64)

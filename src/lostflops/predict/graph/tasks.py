@@ -22,11 +22,11 @@ Small = npt.NDArray[np.int8]
 Flags = npt.NDArray[np.bool_]
 
 NONE: Final = -1
-"""Where an index points nowhere."""
+"""An index that points to nothing."""
 
 
 class TaskKind(IntEnum):
-    """What a task is."""
+    """Kind of a task."""
 
     HOST = 0
     """Ops, and Python between them, on a thread of the host."""
@@ -35,7 +35,7 @@ class TaskKind(IntEnum):
     SYNC = 2
     """Returns when the device, or a collective on another thread, is done: its inputs are what it waits for."""
     DATA = 3
-    """The training thread gets its next batch; what a worker has not done by then is an input."""
+    """The training thread gets its next batch; a batch that its worker has not finished by then is an input."""
     KERNEL = 4
     """Computes: a kernel; on a rank without a device an op of the training thread."""
     COMM = 5
@@ -43,8 +43,8 @@ class TaskKind(IntEnum):
     COPY = 6
     """Copies or sets memory of the device."""
     MARK = 7
-    """Takes no time: the edge of a step, or a point that others wait for. On a stream, how long it stood still for what
-    was not recorded."""
+    """Takes no time: the edge of a step, or a point that others wait for. On a stream, a wait for something that was
+    not recorded."""
     LOAD = 8
     """A loader's worker makes a batch."""
 
@@ -53,7 +53,7 @@ DEVICE_KINDS: Final = (TaskKind.KERNEL, TaskKind.COMM, TaskKind.COPY)
 
 
 class LaneKind(IntEnum):
-    """Who runs a lane's tasks."""
+    """Kind of thread or queue that runs a lane's tasks."""
 
     HOST = 0
     STREAM = 1
@@ -63,7 +63,7 @@ class LaneKind(IntEnum):
 
 
 class Because(IntEnum):
-    """Why an edge is there."""
+    """Reason for an edge."""
 
     LAUNCH = 0
     """Work cannot start before it is launched."""
@@ -74,35 +74,36 @@ class Because(IntEnum):
     THREAD = 3
     """A thread waits for another: autograd's, a loader's worker, the one that enqueues a collective."""
     DATAFLOW = 4
-    """Needs the result: a backward pass its forward, a stage the activations of the one before."""
+    """A task needs the result: a backward pass that of its forward pass, a stage the activations of the one before."""
     CHANGE = 5
     """Put there by a change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tasks:
-    """One row a task, in the order of lanes and within a lane in the order in which it runs them.
-
-    `line` is the line of the ledger (an index into `ledger.lines.LINES`) on which time stands while nothing but this
-    task runs. `duration` of a task that meets others is what it takes beyond the meeting's transfer. `gap` is
-    negative where the next one of the lane was recorded to start before this one stopped. `layer` and `name` are
-    indices into the graph's words, `phase` one into `ledger.phases.PHASES`, `kernel_class` one into
-    `facts.kernel_classes.CLASSES`; `step` is the number of the training step, NONE outside all; `event` the row of
-    table `events`, NONE for what was never recorded.
-    """
+    """Tasks, one row each, in the order of lanes and within a lane in the order in which it runs them."""
 
     lane: Index
     kind: Small
     line: Small
+    """Index into `ledger.lines.LINES`: the ledger line of the time in which only this task runs."""
     duration: Ns
+    """In ns. For a task that meets others, its time in addition to the meeting's transfer."""
     gap: Ns
+    """Time to the next task of the lane; negative if that was recorded to start before this one stopped."""
     meeting: Index
     step: Index
+    """Number of the training step, NONE outside all steps."""
     phase: Small
+    """Index into `ledger.phases.PHASES`."""
     kernel_class: Small
+    """Index into `facts.kernel_classes.CLASSES`."""
     name: Index
+    """Index into the graph's words."""
     layer: Index
+    """Index into the graph's words."""
     event: Ns
+    """Row of table `events`, NONE for a task that was never recorded."""
 
     def __len__(self) -> int:
         return int(self.lane.size)
@@ -116,12 +117,13 @@ class Tasks:
 
 @dataclass(frozen=True, slots=True)
 class Edges:
-    """`dst` starts no earlier than `delay` after `src` stopped; where `after_start`, after it started."""
+    """Dependencies: `dst` starts no earlier than `delay` after `src` stopped."""
 
     src: Index
     dst: Index
     delay: Ns
     after_start: Flags
+    """Whether the delay counts from the start of `src` instead of its stop."""
     because: Small
 
     def __len__(self) -> int:
@@ -133,22 +135,24 @@ class Edges:
 
 @dataclass(frozen=True, slots=True)
 class TaskMeetings:
-    """Collectives and transfers. Those on the same `link` (NONE: its own) take turns, in the order of rows.
-
-    `transfer` is what it takes once all have arrived, alone on its link. `size` is as `predict.costs.times` counts it,
-    NONE where it is not known; `op` and `group` are indices into the graph's words. `ranks` and `hosts` are those of
-    the group, 0 where not known. A meeting is `whole` where every member was recorded: otherwise `transfer` holds what
-    was waited for the missing ones.
-    """
+    """Collectives and transfers, in the order in which they take turns on links."""
 
     transfer: Ns
+    """Time once all members have arrived, alone on its link, in ns."""
     size: Ns
+    """Size as `predict.costs.times` counts it, NONE if not known."""
     op: Index
+    """Index into the graph's words."""
     group: Index
+    """Index into the graph's words."""
     ranks: Index
+    """Number of ranks of the group, 0 if not known."""
     hosts: Index
+    """Number of hosts of the group, 0 if not known."""
     link: Index
+    """Meetings on the same link take turns; NONE for a link of its own."""
     whole: Flags
+    """Whether every member was recorded; if not, `transfer` includes the wait for the missing ones."""
 
     def __len__(self) -> int:
         return int(self.transfer.size)
@@ -159,13 +163,15 @@ class TaskMeetings:
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
-    """`origin` is when a lane may begin, on the common clock, 0 at the start of the run: where the recording found it,
-    for lanes whose first task nothing else holds back; 0 elsewhere. `name` is an index into the graph's words."""
+    """Threads and queues that run tasks one after another."""
 
     rank: Index
     kind: Small
     name: Index
+    """Index into the graph's words."""
     origin: Ns
+    """When a lane may begin, on the common clock, 0 at the start of the run: as recorded if nothing else holds back the
+    lane's first task, else 0."""
 
     def __len__(self) -> int:
         return int(self.rank.size)
@@ -173,16 +179,19 @@ class Lanes:
 
 @dataclass(frozen=True, slots=True)
 class StepEdges:
-    """Steps of each rank in order. `first` and `last` are tasks that begin and end it: it runs from the start of one to
-    the stop of the other. On a device both are NONE: a step runs from the first start of its device tasks to that of
-    the next step where `joined`, else to the last stop of its own. `measured` is what the ledger says it took."""
+    """Steps of each rank, in order."""
 
     rank: Index
     number: Index
     first: Index
+    """Task whose start begins the step. NONE on a device: a step then begins with the first start of its device
+    tasks."""
     last: Index
+    """Task whose stop ends the step. NONE on a device."""
     joined: Flags
+    """Whether the step ends where the next one begins; else it ends with its own last stop."""
     measured: Ns
+    """Time of the step in the ledger, in ns."""
 
     def __len__(self) -> int:
         return int(self.rank.size)
@@ -190,7 +199,7 @@ class StepEdges:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredTimes:
-    """When each task started and stopped, on the common clock, 0 at the start of the run; NONE where never recorded."""
+    """Recorded start and stop of each task, on the common clock, 0 at the start of the run; NONE if never recorded."""
 
     start: Ns
     stop: Ns
@@ -198,7 +207,7 @@ class MeasuredTimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskGraph:
-    """Immutable: a change makes another one. `words` are what `name`, `layer`, `op` and `group` stand for."""
+    """A run as a graph of tasks; immutable, a change makes another graph."""
 
     tasks: Tasks
     edges: Edges
@@ -207,11 +216,12 @@ class TaskGraph:
     steps: StepEdges
     measured: MeasuredTimes
     words: tuple[str, ...]
+    """Texts that `name`, `layer`, `op` and `group` are indices into."""
     notes: tuple[str, ...] = ()
 
     @property
     def rank(self) -> Index:
-        """Of each task."""
+        """Rank of each task."""
         rank: Index = self.lanes.rank[self.tasks.lane]
         return rank
 
@@ -221,22 +231,22 @@ class TaskGraph:
 
     @property
     def follows(self) -> Flags:
-        """Tasks that have another before them on their lane."""
+        """Whether each task has another before it on its lane."""
         lane = self.tasks.lane
         found = np.zeros(lane.size, np.bool_)
         found[1:] = lane[1:] == lane[:-1]
         return found
 
     def word(self, text: str) -> int:
-        """Index of a word, NONE where the graph does not have it."""
+        """Return the index of a word, NONE if the graph does not have it."""
         try:
             return self.words.index(text)
         except ValueError:
             return NONE
 
     def self_check(self) -> None:
-        """Raises AssertionError where columns contradict each other; whether anything waits for itself only a replay
-        tells, which refuses it."""
+        """Raise AssertionError if columns contradict each other. Only a replay finds tasks that wait for themselves,
+        and refuses them."""
         n, m = len(self.tasks), len(self.meetings)
         for part in (self.tasks, self.edges, self.meetings, self.lanes, self.steps, self.measured):
             lengths = {getattr(part, field.name).size for field in fields(part)}

@@ -16,19 +16,21 @@ from lostflops.predict.scaling.timeline import Queued, StepCall, StepTimeline
 
 _TWO_SIDED: Final = 1.96
 _MEDIAN_ERROR: Final = 1.2533
-"""Standard error of a median over that of a mean, of normal values."""
+"""Standard error of a median over that of a mean, for normal values."""
 _NORMAL: Final = 1.4826
 """Standard deviation of normal values over their median distance from the median."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayCheck:
-    """What was measured beside its replay with nothing changed; `spread` is how uncertain the median over steps is."""
+    """Measured step time and its replay with nothing changed, in ns."""
 
     measured: float
     replayed: float
     spread: float
+    """Uncertainty of the median over steps."""
     progress: float
+    """Step time without communication."""
     steps: int
 
     @property
@@ -38,8 +40,7 @@ class ReplayCheck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScaleAnswer:
-    """One number of ranks, in ns. `efficiency` is against the measured run, `alone` against a rank that exchanges
-    nothing; `factors` are those of the collectives that grow."""
+    """Prediction for one number of ranks, times in ns."""
 
     ranks: int
     hosts: int
@@ -49,8 +50,11 @@ class ScaleAnswer:
     exposed: float
     speedup: float
     efficiency: float
+    """Against the measured run."""
     alone: float
+    """Efficiency against a rank that exchanges nothing."""
     factors: Mapping[CallKind, Factor]
+    """Factors of the collectives that grow."""
 
 
 def kind_of(call: StepCall) -> CallKind:
@@ -97,7 +101,7 @@ class ScalingModel:
         )
 
     def _alone(self, ranks: int) -> float:
-        """Of a rank that exchanges nothing: its step, divided among the ranks where the work is."""
+        """Return the step time of a rank that exchanges nothing, divided among the ranks if the work is."""
         if not self._strong:
             return self.check.progress
         return self._median([self._world * one.compute + one.other for one in self._timelines]) / ranks
@@ -119,8 +123,8 @@ class ScalingModel:
 
 
 def _widen_intervals(factors: Mapping[CallKind, Factor], grows: Callable[[str], bool]) -> dict[CallKind, Factor]:
-    """Calls that grow and do not tell by how much, as they lack a size, are kept; the interval has them grow as any
-    other does."""
+    """Return the factors with wider intervals for calls that grow by an unknown amount because they lack a size: they
+    keep their time, and the interval lets them grow as any other call does."""
     told = [one for one in factors.values() if one.group is not None and not one.is_absolute]
     if not told:
         return dict(factors)
@@ -132,7 +136,8 @@ def _widen_intervals(factors: Mapping[CallKind, Factor], grows: Callable[[str], 
 
 
 def _transfer(factor: Factor, call: StepCall, queued: Queued, which: str) -> float:
-    """What a call takes alone; where its wait is a guess, one end of the interval has it moving data meanwhile."""
+    """Return how long a call moves data alone; if its wait is a guess, one end of the interval assumes that it moved
+    data meanwhile."""
     found = factor.apply(queued.alone, which)
     outer = "high" if factor.value >= 1 else "low"
     if call.met or factor.is_absolute or factor.group is None or which != outer:
@@ -141,8 +146,8 @@ def _transfer(factor: Factor, call: StepCall, queued: Queued, which: str) -> flo
 
 
 def _wait(factor: Factor, queued: Queued, which: str, compute: float) -> float:
-    """Nobody waits for others alone. Waits stay as measured; but as far as late ranks compute for longer, they change
-    with compute, and the interval has both."""
+    """Return how long a call waits for members, 0 in a group of one rank. Waits stay as measured; but if late ranks
+    compute for longer, they change with compute, and the interval includes both."""
     if factor.group is not None and factor.group.ranks == 1:
         return 0.0
     ends = {"low": min(1.0, compute), "high": max(1.0, compute)}
@@ -150,7 +155,7 @@ def _wait(factor: Factor, queued: Queued, which: str, compute: float) -> float:
 
 
 def _by_step(timelines: Sequence[StepTimeline], values: Sequence[npt.NDArray[np.float64]]) -> list[float]:
-    """Means over ranks, in the order of steps."""
+    """Return means over ranks, in the order of steps."""
     found: dict[int, list[float]] = {}
     for one, own in zip(timelines, values, strict=True):
         for number, value in zip(one.steps, own.tolist(), strict=True):

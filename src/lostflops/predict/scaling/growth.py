@@ -24,18 +24,20 @@ if TYPE_CHECKING:
     from lostflops.store.run import Run
 
 GROWING: Final = ("dp_replicate", "dp")
-"""Of these dimensions the first that there is."""
+"""Dimensions that can grow; the first one that a mesh has does."""
 
 
 @dataclass(frozen=True, slots=True)
 class MeshLayout:
-    """How ranks are arranged: their mesh, the host of each, the ranks that make up one replica, and those that a host
-    has in a job of another size."""
+    """How the ranks of a run are arranged."""
 
     mesh: Mesh
     hosts: Mapping[int, int]
+    """Host of each rank."""
     per_host: int
+    """Ranks on each host in a job of another size."""
     replica: int
+    """Number of ranks that make up one replica."""
 
     @property
     def world(self) -> int:
@@ -43,11 +45,11 @@ class MeshLayout:
 
     @property
     def kind(self) -> str:
-        """The dimension that grows."""
+        """Dimension that grows."""
         return next(kind for kind in GROWING if kind in dict(self.mesh.dimensions))
 
     def spans(self, group: str) -> tuple[str, ...]:
-        """The dimensions of a group; none where it is no slice of the mesh."""
+        """Return the dimensions of a group; a single empty name if it is not a slice of the mesh."""
         return tuple((self.mesh.dimension_of(members(group)) or "").split("+"))
 
     def recorded_group(self, group: str) -> CommGroup:
@@ -55,7 +57,7 @@ class MeshLayout:
         return CommGroup(len(own), len({self.hosts[rank] for rank in own}))
 
     def at(self, group: str, ranks: int) -> CommGroup:
-        """What the group is in a job of so many ranks."""
+        """Return the group as it is in a job of this many ranks."""
         if ranks == self.world:
             return self.recorded_group(group)
         spanned, place, step = self.spans(group), np.zeros(1, np.int64), 1
@@ -76,8 +78,7 @@ class MeshLayout:
 
 
 class Growing:
-    """The groups of a layout that grow, and the link that their calls share with each other's: the network, or what
-    joins the ranks of a host."""
+    """Groups of a layout that grow, and the link that their calls share: the network, or the links inside a host."""
 
     def __init__(self, arranged: MeshLayout) -> None:
         self.layout = arranged
@@ -87,7 +88,7 @@ class Growing:
         return self.recorded_group(group) is not None
 
     def recorded_group(self, group: str) -> CommGroup | None:
-        """The group as it was recorded; None for one that does not grow."""
+        """Return the group as it was recorded; None if it does not grow."""
         if group not in self._known:
             spans = self.layout.kind in self.layout.spans(group)
             self._known[group] = self.layout.recorded_group(group) if spans else None
@@ -99,8 +100,8 @@ class Growing:
 
 
 def layout(run: Run, given: Mapping[str, int] | None = None, per_host: int | None = None) -> MeshLayout:
-    """The arrangement of a run; `given` is its mesh, where the user states it. `per_host` is how many ranks a host has
-    in jobs of another size, and in the run too where that does not name its hosts."""
+    """Return the arrangement of a run; `given` is its mesh if the user states it. `per_host` is the number of ranks on
+    each host in jobs of another size, and in the run too if that does not name its hosts."""
     mesh = recognise(run, given)
     world, sizes = len(mesh.ranks), dict(mesh.dimensions)
     if not any(kind in sizes for kind in GROWING):

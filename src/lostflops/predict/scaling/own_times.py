@@ -21,14 +21,14 @@ from lostflops.predict.costs.times import OPS, CommGroup
 from lostflops.predict.scaling.timeline import StepTimeline
 
 NARROW: Final = 4
-"""Sizes that lie closer together than this, the largest over the smallest, are as good as one."""
+"""Sizes that are closer together than this, the largest over the smallest, count as one."""
 SMALL: Final = 65_536
-"""Of messages up to this size, in bytes, the time is latency for the most part."""
+"""The time of messages up to this size, in bytes, is mostly latency."""
 MOST_LATENCY: Final = {"gloo": 1e6}
-"""Of one message in ns, by backend."""
+"""Largest latency of one message in ns, by backend."""
 _OTHER_LATENCY: Final = 2e4
 _OF_BYTES: Final = 0.25
-"""Of the time of the quickest small message, what goes with bytes."""
+"""Part of the time of the quickest small message that depends on bytes."""
 
 Key = tuple[str, str, int, int]
 Samples = dict[int, list[float]]
@@ -36,7 +36,7 @@ Samples = dict[int, list[float]]
 
 @dataclass(frozen=True)
 class OwnTimes:
-    """What stands for a calibration, from the run that is replayed."""
+    """Curves from the run that is replayed, used in place of a calibration."""
 
     backend: str | None
     samples: Mapping[Key, Samples]
@@ -46,7 +46,8 @@ class OwnTimes:
     def of(
         cls, timelines: Sequence[StepTimeline], group: Callable[[str], CommGroup | None], backend: str | None
     ) -> OwnTimes:
-        """`group` gives the ranks and hosts of a group that grows, and None for any other."""
+        """Collect samples of groups that grow; `group` gives the ranks and hosts of such a group, and None for any
+        other."""
         samples: dict[Key, Samples] = {}
         for one in timelines:
             for call, queued in zip(one.calls, one.queued, strict=True):
@@ -73,8 +74,8 @@ class OwnTimes:
 
 
 def _plausible(piece: CurvePiece, latency: float, centre: float) -> CurvePiece:
-    """Large messages do not show latency: what a line has beyond what networks have is another thing, such as compute
-    beside the smaller ones. Its time at the middle stays."""
+    """Limit the latency of a line to what networks have. Large messages do not show latency: what a line has above that
+    comes from something else, such as compute beside the smaller ones. Its time at the middle stays."""
     if piece.alpha.value <= latency:
         return piece
     rate = max(piece.at(centre) - latency, 0.0) / centre
@@ -82,19 +83,21 @@ def _plausible(piece: CurvePiece, latency: float, centre: float) -> CurvePiece:
 
 
 def _bound_interval(piece: CurvePiece, latency: float, centre: float) -> CurvePiece:
-    """Few sizes leave wide intervals; but no network has more latency, and bandwidth makes up for what it has."""
+    """Limit the interval of a piece. Few sizes leave wide intervals; but no network has more latency than this, and
+    bandwidth compensates for what it has."""
     own = sqrt(piece.shape[0]) if isfinite(piece.shape[0]) else latency
     return replace(piece, margin=2 * piece.spread, shape=_trade_latency(min(own, latency), centre))
 
 
 def _trade_latency(latency: float, size: float) -> tuple[float, float, float]:
-    """The shape of an interval in which latency is traded for bandwidth, so that the time at one size stays."""
+    """Return the shape of an interval in which latency is traded for bandwidth, so that the time at one size stays."""
     return latency**2, (latency / size) ** 2, -(latency**2) / size
 
 
 def mostly_latency(samples: Samples) -> Curve:
-    """Of small messages of about one size. The quickest bounds what bytes take: a quarter of that is taken for it, and
-    the interval holds both ends. What others take longer is latency too: threads that get their core late.
+    """Return the curve of small messages of about one size. The quickest one limits the time that depends on bytes: a
+    quarter of it is assumed, and the interval includes both ends. The extra time of others is latency too: threads that
+    get their core late.
 
     >>> (piece,) = mostly_latency({1000: [4e4, 4e4]}).pieces
     >>> piece.at(1000), piece.beta
@@ -112,7 +115,7 @@ def mostly_latency(samples: Samples) -> Curve:
 
 
 def proportional(samples: Samples, most: float) -> Curve:
-    """No latency; but up to so much of it, if the times leave room.
+    """Return a curve without latency; its interval includes up to `most` ns of it, if the times leave room.
 
     >>> (piece,) = proportional({1000: [5e6, 5e6]}, 2e6).pieces
     >>> piece.alpha, piece.beta.low, piece.beta.value

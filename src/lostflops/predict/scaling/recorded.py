@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lostflops.store.run import Run
 
 MOST_RANKS: Final = 16
-"""Ranks that are replayed, evenly out of all."""
+"""Most ranks that are replayed, evenly chosen out of all."""
 
 _CALLS: Final = """
     select event, any_value(lane), any_value(coalesce(group_id, '')), any_value(coalesce(op, '')),
@@ -33,7 +33,7 @@ _CALLS: Final = """
 def timelines(
     run: Run, link: Callable[[StepCall], str | None], progress: Progress | None = None
 ) -> Iterator[StepTimeline]:
-    """Those of up to MOST_RANKS ranks that recorded whole steps."""
+    """Yield the timelines of up to MOST_RANKS ranks that recorded whole steps."""
     asked = scope(run, WindowKind.STEPS)
     held = [rank for (rank,) in run.rows("select distinct rank from steps order by rank")]
     places = np.linspace(0, len(held) - 1, min(len(held), MOST_RANKS)).round().astype(int)
@@ -58,8 +58,8 @@ def _calls(run: Run, record: Record, alone: str) -> Iterator[StepCall]:
 
 
 def _without_waits(calls: Sequence[StepCall]) -> list[StepCall]:
-    """Where not all members were recorded, nobody knows how long a call waited for them: the shortest of its kind is
-    taken to have waited least, and to move data as long as the others do."""
+    """Return the calls with waits guessed if not all members were recorded: the shortest call of a kind is assumed to
+    have waited least, and the others to move data for as long as it does."""
     shortest: dict[tuple[str, str, int | None], int] = {}
     for call in calls:
         if not call.met:
@@ -72,7 +72,7 @@ def _without_waits(calls: Sequence[StepCall]) -> list[StepCall]:
 
 
 def _only_group(run: Run) -> str:
-    """The group of calls that do not tell theirs: the only one that communicates, where there is one alone."""
+    """Return the group for calls that do not record theirs: the only one that communicates, else UNKNOWN_GROUP."""
     groups = run.rows("select distinct group_id from collectives where group_id is not null limit 2")
     return groups[0][0] if len(groups) == 1 else UNKNOWN_GROUP
 

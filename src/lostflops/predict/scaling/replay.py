@@ -16,7 +16,7 @@ import numpy.typing as npt
 from lostflops.predict.scaling.timeline import Queued, StepTimeline
 
 _NOTHING: Final = 1e-3
-"""Of a nanosecond: what rounding leaves of a transfer."""
+"""Rest of a transfer that is only rounding, in ns."""
 
 
 def replay(
@@ -25,8 +25,8 @@ def replay(
     compute: float = 1.0,
     waits: Sequence[float] | None = None,
 ) -> npt.NDArray[np.float64]:
-    """The time of each step; `transfers` are what calls take alone, `waits` how long they wait for members, both as
-    measured where not given."""
+    """Return the time of each step. `transfers` are the times of calls alone, `waits` how long they wait for members;
+    both are as measured if not given."""
     links = _Links(
         steps.queued,
         transfers if transfers is not None else [call.alone for call in steps.queued],
@@ -48,7 +48,7 @@ def replay(
 
 
 class _Links:
-    """Calls in flight. `finish` is asked in the order of time, after all that was issued until then."""
+    """Calls in flight; `finish` is asked in the order of time, after everything that was issued until then."""
 
     def __init__(self, calls: Sequence[Queued], transfers: Sequence[float], waits: Sequence[float]) -> None:
         self._calls, self._left, self._waits = calls, list(transfers), waits
@@ -70,7 +70,7 @@ class _Links:
         return max((self._done[call] for call in calls), default=0.0)
 
     def _advance(self) -> None:
-        """To the next start or end of anything."""
+        """Advance to the next start or end of any call."""
         self._start()
         rates = self._rates()
         times = [queue[0][0] for lane, queue in self._queues.items() if queue and lane not in self._busy]
@@ -96,7 +96,7 @@ class _Links:
                 self._meeting[call] = self._now + self._waits[call]
 
     def _rates(self) -> list[tuple[int, float]]:
-        """Calls that move data, and how many share the link of each."""
+        """Return the calls that move data, and how many share the link of each."""
         links = [self._calls[call].link for call in self._moving]
         return [
             (call, 1.0 if link is None else float(links.count(link)))

@@ -20,7 +20,7 @@ KEPT: Final = "as measured"
 
 
 class CallKind(NamedTuple):
-    """Calls that are alike."""
+    """Operation, size and group that similar calls have in common."""
 
     op: str
     size: int | None
@@ -29,16 +29,18 @@ class CallKind(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Factor:
-    """What to multiply a transfer with; `ns` stands for the product where the measured group is unknown."""
+    """Factor for a transfer, with its interval."""
 
     value: float
     low: float
     high: float
     group: CommGroup | None = None
+    """Group at the new number of ranks, None if the transfer is kept as measured."""
     algorithm: str = KEPT
     source: str = ""
     reach: str = ""
     is_absolute: bool = False
+    """Whether `value`, `low` and `high` are times in ns instead of factors, because the measured group is unknown."""
 
     def apply(self, alone: float, which: str) -> float:
         factor: float = getattr(self, which)
@@ -49,7 +51,7 @@ _SAME: Final = Factor(1.0, 1.0, 1.0)
 
 
 class Retiming:
-    """Factors of the groups that grow, each asked for once."""
+    """Factors of the groups that grow, each computed once."""
 
     def __init__(self, grows: Growing, times: CommTimes) -> None:
         self.grows, self._times = grows, times
@@ -85,7 +87,8 @@ class Retiming:
 
 
 def _ratio(wanted: CollectiveTime, base: CollectiveTime) -> tuple[float, float, float]:
-    """One time over another, with its interval: what a time that was carried over shares with its origin cancels."""
+    """Return one time over another, with its interval: errors that a carried-over time shares with its origin
+    cancel."""
     value, low, high = (ns / base.ns for ns in (wanted.ns, wanted.low, wanted.high))
     if wanted.reach and wanted.source == base.source and base.low > 0:
         low, high = min(low * base.ns / base.low, value), max(high * base.ns / base.high, value)

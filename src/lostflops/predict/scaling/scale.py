@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 MOST_KINDS: Final = 12
 _MOST_KEPT: Final = 0.5
 _LARGE_ERROR: Final = 0.05
-"""Of the replay, relative: above it the answer is called a guess."""
+"""If the relative error of the replay is larger, the answer is called a guess."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Replayed:
-    """All that blocks and notes are made of."""
+    """Data for all blocks and notes of the result."""
 
     layout: MeshLayout
     check: ReplayCheck
@@ -55,7 +55,8 @@ def scale(
     ranks_per_host: int | None = None,
     progress: Progress | None = None,
 ) -> Result:
-    """`times` gets what the run's own collectives take, and gives what to tell other groups from."""
+    """Predict steps at other numbers of ranks. `times` gets the times of the run's own collectives, and returns the
+    source of times for other groups."""
     check_communicates(run)
     arranged = layout(run, mesh, ranks_per_host)
     wanted = sorted({*ranks, arranged.world})
@@ -159,7 +160,7 @@ def _join_distinct(words: Iterator[str]) -> str:
 
 
 def _collectives(found: _Replayed) -> Table:
-    """What grows, the most time first."""
+    """Tabulate the collectives that grow, those with the most time first."""
     calls: dict[CallKind, list[float]] = {}
     for one in found.timelines:
         for call, queued in zip(one.calls, one.queued, strict=True):
@@ -259,7 +260,7 @@ def _unmet(timelines: Sequence[StepTimeline]) -> Iterator[str]:
 
 
 def _kept_share(found: _Replayed) -> float:
-    """Of the transfers of groups that grow, what nothing tells how to re-time."""
+    """Return the part of the transfer time of growing groups that cannot be retimed."""
     factors, kept, whole = found.answers[-1].factors, 0.0, 0.0
     for one in found.timelines:
         for call, queued in zip(one.calls, one.queued, strict=True):

@@ -25,57 +25,65 @@ from lostflops.store.intervals import Intervals
 
 
 class StepCall(NamedTuple):
-    """A collective as it was recorded, cut to the window: ready when the last member has arrived. Where not all members
-    were recorded (`met` is false), that is not known, and `ready` is a guess."""
+    """A collective as it was recorded, cut to the window."""
 
     start: int
     ready: int
+    """When the last member has arrived; a guess if `met` is false."""
     stop: int
     lane: int
     group: str
     op: str
     size: int | None
     met: bool = True
+    """Whether all members were recorded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Queued:
-    """A collective to replay: waits for members, then moves data. `alone` is what that takes with the link to itself;
-    calls on the same `link` share it, and those without one have their own."""
+    """A collective to replay: it waits for members, then moves data."""
 
     lane: int
     wait: float
     alone: float
+    """Time to move data with the link to itself."""
     link: str | None
+    """Calls on the same link share it; None for a link of its own."""
 
 
 Kind = Literal["issue", "due", "edge", "await", "edge within"]
 _ORDER: Final[tuple[Kind, ...]] = ("issue", "due", "edge", "await", "edge within")
-"""At the same instant."""
+"""Order of points at the same instant."""
 
 
 class Point(NamedTuple):
-    """Reached after so much compute and other progress since the last one. Calls are issued `delay` later; those that
-    are awaited or due end before progress goes on. An edge of a step within a wait stands `delay` of its length in."""
+    """A point that a rank reaches after some progress."""
 
     compute: float
+    """Compute since the last point."""
     other: float
+    """Other progress since the last point."""
     kind: Kind
     calls: tuple[int, ...]
+    """Calls to issue; or calls that are awaited or due, which end before progress goes on."""
     delay: float
+    """Time after which calls are issued; for an edge of a step within a wait, the part of the wait before it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepTimeline:
-    """`edges` of the replay are start and stop of each step, in order; `compute` and `other` the progress in each."""
+    """Steps of one rank, ready to be replayed."""
 
     steps: tuple[int, ...]
     measured: npt.NDArray[np.float64]
     compute: npt.NDArray[np.float64]
+    """Compute in each step."""
     other: npt.NDArray[np.float64]
+    """Other progress in each step."""
     calls: tuple[StepCall, ...]
     queued: tuple[Queued, ...]
     points: tuple[Point, ...]
+    """Edges among them are start and stop of each step, in order."""
 
 
 class _Wait(NamedTuple):
@@ -85,7 +93,7 @@ class _Wait(NamedTuple):
 
 
 def timeline(made: Partition, calls: Sequence[StepCall], link: Callable[[StepCall], str | None]) -> StepTimeline:
-    """The steps of a partition, with its communication."""
+    """Return the timeline of the steps of a partition, with its communication."""
     window = made.window
     first, last = int(window.start[0]), int(window.stop[-1])
     cut = [_clip_call(call, first, last) for call in calls]
@@ -120,7 +128,8 @@ def _clip_call(call: StepCall, first: int, last: int) -> StepCall:
 
 
 def _waits(exposed: Intervals, calls: Sequence[StepCall]) -> Iterator[_Wait]:
-    """When progress waits, and for which calls; a call that starts after others have ended was waited for apart."""
+    """Yield when progress waits, and for which calls; a call that starts after others have ended was waited for
+    separately."""
     starts = [call.start for call in calls]
     by_stop = sorted(range(len(calls)), key=lambda i: calls[i].stop)
     stops = [calls[i].stop for i in by_stop]
@@ -145,7 +154,7 @@ _Event = tuple[int, Kind, tuple[int, ...], float]
 def _events(
     calls: Sequence[StepCall], waits: Sequence[_Wait], starts: Sequence[int], stops: Sequence[int]
 ) -> list[_Event]:
-    """Points in the order of time. What happens while the rank waits stands where the wait began, with its delay."""
+    """Return points in the order of time. Events during a wait are placed where the wait began, with a delay."""
     begins = [wait.start for wait in waits]
 
     def within(time: int) -> _Wait | None:
@@ -170,7 +179,7 @@ def _events(
 
 
 def _deadlines(calls: Sequence[StepCall], waits: Sequence[_Wait], stops: Sequence[int]) -> Iterator[_Event]:
-    """Where calls that compute hid are needed at the latest."""
+    """Yield where calls that compute hid are needed at the latest."""
     awaited = {i for wait in waits for i in wait.calls}
     by_group: dict[str, list[int]] = {}
     for wait in waits:
@@ -191,7 +200,7 @@ def _find_deadline(call: StepCall, waits: Sequence[int], stops: Sequence[int]) -
 def _progress(
     times: npt.NDArray[np.int64], first: int, compute: Intervals, waiting: Intervals
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Compute and other progress from `first` to each time."""
+    """Return compute and other progress from `first` to each time."""
     since = np.full(times.size, first, np.int64)
     computed = compute.within(since, times)
     other = times - first - computed - waiting.within(since, times)

@@ -24,22 +24,23 @@ if TYPE_CHECKING:
     from lostflops.predict.whatif.change import Facts
 
 Wanted = tuple[str, str]
-"""The name and the value of a change."""
+"""Name and value of a change."""
 _FEWEST: Final = 3
-"""Steps from which on the spread of their savings is known."""
+"""With fewer steps than this, the spread of their savings is unknown."""
 _NINE_OF_TEN: Final = 1.6449
-"""Normal, and not Student's t: a saving is at least nothing and at most the step, so that few steps have no long
-tails."""
+"""Quantile of the normal distribution for a 90% interval. Not Student's t: a saving is between zero and the whole step,
+so a few steps have no long tails."""
 
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """A change with what it did: `moved` is by how many ns the mean step moved."""
+    """A change and its effect."""
 
     change: Change
     value: str
     edited: Edited
     moved: float
+    """Change of the mean step, in ns."""
 
     @property
     def text(self) -> str:
@@ -48,7 +49,8 @@ class Applied:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhatIfAnswer:
-    """Times are at the level of the measurement: what was measured, times what the replays say of each other."""
+    """The predicted step with some changes. Times are at the measured level: the measured step times the ratio of the
+    two replays."""
 
     baseline: Baseline
     applied: tuple[Applied, ...]
@@ -57,16 +59,16 @@ class WhatIfAnswer:
     doubts: Doubts
 
     spread: float
-    """Half the width of the 90% interval of the mean saving, in ns, as savings differ from step to step."""
+    """Half the width of the 90% interval of the mean saving, in ns, from how savings differ between steps."""
 
     @property
     def gain(self) -> float:
-        """Part of the measured step that goes; negative where a step takes longer."""
+        """Part of the measured step that is saved; negative if a step takes longer."""
         return 1 - self.predicted / self.baseline.measured
 
     @property
     def low(self) -> float:
-        """Shortest mean step that a later run should have."""
+        """Shortest mean step expected of a later run."""
         return max(self.predicted - self.doubts.together, 0.0)
 
     @property
@@ -75,13 +77,13 @@ class WhatIfAnswer:
 
     @property
     def saving(self) -> float:
-        """Part of the step that is saved for the same work: what findings, what-ifs and pages call the saving."""
+        """Part of the step that is saved for the same work; findings, what-ifs and pages call this the saving."""
         return 1 - self.predicted / self._whole
 
     @property
     def saving_interval(self) -> tuple[float, float]:
-        """90% interval of the saving. Steps are replayed with and without the change, so that what steps differ by
-        anyway is not in it: only how much the saving itself differs."""
+        """90% interval of the saving. Steps are replayed with and without the change, so the usual variation between
+        steps is not included: only how much the saving itself varies."""
         reach = hypot(self.doubts.replay, self.doubts.changes, self.doubts.runs, self.spread) / self._whole
         return self.saving - reach, min(self.saving + reach, 1.0)
 
@@ -91,7 +93,7 @@ class WhatIfAnswer:
 
     @property
     def is_clear(self) -> bool:
-        """Whether steps certainly get shorter, or certainly longer."""
+        """Whether steps certainly get shorter, or certainly get longer."""
         low, high = self.saving_interval
         return low > 0 or high < 0
 
@@ -101,12 +103,13 @@ class WhatIfAnswer:
 
     @property
     def work(self) -> int:
-        """How many recorded steps one step does the work of."""
+        """Number of recorded steps whose work one step does."""
         return prod(one.edited.extra.get("microbatches", 1) for one in self.applied)
 
 
 def answer(start: Baseline, wanted: Sequence[Wanted], known: Sequence[Change] = CHANGES) -> WhatIfAnswer:
-    """Raises `NotApplicable` with the reason, and `UsageError` for names and values that it cannot read."""
+    """Apply the changes one after the other and predict the step. Raise `NotApplicable` with the reason, and
+    `UsageError` for names and values that cannot be read."""
     chosen = [(find_change(name, known), value) for name, value in wanted]
     _check_once(chosen)
     schedule, facts, applied = start.schedule, start.facts, []
@@ -132,7 +135,8 @@ def answer(start: Baseline, wanted: Sequence[Wanted], known: Sequence[Change] = 
 
 
 def _estimate_spread(start: Baseline, after: Schedule) -> float:
-    """Half the width of the 90% interval of the mean saving, from step to step; unpaired where steps have changed."""
+    """Return half the width of the 90% interval of the mean saving, from step to step; unpaired if the number of steps
+    has changed."""
     before, later = _by_step(start.schedule), _by_step(after)
     if before.size < _FEWEST or before.size != later.size:
         return start.noise * start.measured
@@ -141,7 +145,7 @@ def _estimate_spread(start: Baseline, after: Schedule) -> float:
 
 
 def _by_step(done: Schedule) -> npt.NDArray[np.float64]:
-    """Mean time of each step over its ranks, in ns."""
+    """Return the mean time of each step over its ranks, in ns."""
     start, stop = done.step_edges
     _, place, count = np.unique(done.graph.steps.number, return_inverse=True, return_counts=True)
     return np.bincount(place, weights=stop - start) / count
@@ -154,7 +158,7 @@ def _check_once(chosen: Sequence[tuple[Change, str]]) -> None:
 
 
 def edit(graph: TaskGraph, facts: Facts, change: Change, value: str) -> Edited:
-    """What cannot be applied names its change."""
+    """Apply the change to the graph; if it does not apply, name it in the error."""
     try:
         return change.apply(graph, value, facts)
     except NotApplicable as error:
@@ -171,7 +175,7 @@ def _replay_edited(edited: Edited, change: Change, value: str) -> Schedule:
 
 
 def find_change(name: str, known: Sequence[Change] = CHANGES) -> Change:
-    """The change of that name.
+    """Return the change of that name.
 
     >>> find_change("bukket", ())
     Traceback (most recent call last):
@@ -187,7 +191,7 @@ def find_change(name: str, known: Sequence[Change] = CHANGES) -> Change:
 
 
 def parse_change(text: str) -> Wanted:
-    """A change as it is written.
+    """Split a change as the user writes it into name and value.
 
     >>> parse_change("network.bandwidth=2x")
     ('network.bandwidth', '2x')

@@ -42,29 +42,29 @@ if TYPE_CHECKING:
     Build = Callable[[Run, Progress | None], TaskGraph]
 
 GUESS: Final = 0.05
-"""A replay that is off by more makes guesses."""
+"""With a larger replay error than this, predictions are guesses."""
 REFUSED: Final = 0.2
-"""And by more than this nothing that one should act on."""
+"""With a larger replay error than this, a what-if is refused: its predictions are not good enough to act on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Baseline:
-    """Times are ns."""
+    """A run replayed without changes; times are in ns."""
 
     schedule: Schedule
     facts: Facts
     measured: float
-    """Normal step of the run by the timings of all its steps, else the mean of its profiled steps."""
+    """Normal step of the run from the timings of all its steps, else the mean of its profiled steps."""
     profiled: float
     """Mean profiled step over all ranks."""
     replayed: float
-    """The same as replayed."""
+    """Mean step over all ranks in the replay."""
     noise: float
-    """By what part the level of as many other steps may differ from `measured`."""
+    """Part of `measured` by which the level of as many other steps may differ from it."""
     recorded: int
-    """Profiled steps of the run, of which the graph may hold a few."""
+    """Number of profiled steps of the run; the graph may hold only a few of them."""
     normal: NormalSteps | None = None
-    """Normal steps of the run; None where too few were timed."""
+    """Normal steps of the run; None if too few were timed."""
 
     @property
     def graph(self) -> TaskGraph:
@@ -82,19 +82,19 @@ class Baseline:
 
     @property
     def stretch(self) -> float:
-        """How many times as long profiled steps take as normal ones; 1 where no normal step was timed."""
+        """Profiled step time divided by normal step time; 1 if no normal step was timed."""
         return self.profiled / self.measured
 
     @property
     def unlike(self) -> float:
-        """What part of a saving is uncertain because profiled steps were slower or faster than normal ones. The part of
-        the step that is saved may not have been stretched at all (then it saves `stretch` times as much), or twice over
-        (then it saves that much less): half of what lies between."""
+        """Part of a saving that is uncertain because profiled steps were slower or faster than normal ones. The part of
+        the step that is saved may not have been stretched at all (then it saves `stretch` times as much), or twice as
+        much (then it saves that much less): half the difference between the two."""
         return abs(self.stretch - 1 / self.stretch) / 2
 
     @property
     def between(self) -> float:
-        """By what part runs of the job differ, whatever is changed."""
+        """Part of a step by which runs of the same job differ, whatever is changed."""
         if (self.graph.lanes.kind == LaneKind.STREAM).any():
             return BETWEEN_RUNS
         return BETWEEN_RUNS_ON_HOSTS if self.normal is None else between_runs(self.normal.drift)
@@ -105,13 +105,13 @@ class Baseline:
 
 
 _kept: ContextVar[dict[int, tuple[Run, Baseline]] | None] = ContextVar("baselines", default=None)
-"""By identity of the run, which is kept too: that of one that is gone may be another's."""
+"""Baselines by the id of their run. The run is kept too, because the id of a deleted run may be reused."""
 _build: Final = build
 
 
 @contextmanager
 def replayed_once() -> Iterator[None]:
-    """Inside it a run is replayed as it was once for all questions that a page asks about it."""
+    """Replay each run only once inside this context, for all questions that a page asks about it."""
     token = _kept.set({})
     try:
         yield
@@ -122,7 +122,7 @@ def replayed_once() -> Iterator[None]:
 def baseline(
     run: Run, times: LearnTimes | None = None, *, progress: Progress | None = None, build: Build = build
 ) -> Baseline:
-    """Raises `UnknownCost` where the replay does not come near the measured steps."""
+    """Replay the run without changes. Raise `UnknownCost` if the replay does not come near the measured steps."""
     kept = _kept.get() if times is None and build is _build else None
     if kept is None:
         return _baseline(run, times, progress, build)
@@ -132,7 +132,8 @@ def baseline(
 
 
 def _steps_to_replay(whole: Run) -> tuple[Run, str]:
-    """Return the run with the steps that are replayed, and a note on the others; empty where all are replayed."""
+    """Return the run with the steps that are replayed, and a note on the others; the note is empty if all steps are
+    replayed."""
     run = few_steps(whole)
     if run is not whole or whole.steps:
         return run, describe_chosen_steps(run) if run is not whole else ""
@@ -186,7 +187,7 @@ def _baseline(whole: Run, times: LearnTimes | None, progress: Progress | None, b
 
 
 def describe_stretch(times: float) -> str:
-    """Return what to say where profiled steps take so many times as long as normal ones; empty where they are alike.
+    """Return a note if profiled steps take `times` times as long as normal ones; empty if the two are about the same.
 
     >>> describe_stretch(1.56), describe_stretch(1.02), describe_stretch(0.5)
     ('Profiled steps took 1.56x as long as normal ones.', '', 'Profiled steps took 0.50x as long as normal ones.')

@@ -16,91 +16,105 @@ if TYPE_CHECKING:
 
 
 class HeldParameter(NamedTuple):
-    """A parameter by what one rank holds of it: `bytes` of `whole`; `rows` is its first dimension, along which shards
-    are cut, and `element` the bytes of a number. `unit` is the FSDP unit that gathers it, where there is one."""
+    """A parameter and what one rank holds of it."""
 
     name: str
     bytes: int
+    """Bytes that the rank holds."""
     whole: int
+    """Bytes of the whole parameter."""
     rows: int
+    """Size of its first dimension, along which shards are cut."""
     element: int
+    """Bytes per number."""
     trainable: bool
     unit: str | None
+    """FSDP unit that gathers it; None if there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What a change may know beside the graph. `times` tells what collectives take, from a calibration or from the
-    run's own; `job` is what the collector read once (table `job`, rank 0, values decoded), empty where nothing did;
-    `parameters` are the rows of table `parameters` of rank 0: (name, bytes, bucket) in the order of the model. `dtype`
-    is that of most FLOPs of matrix products, as `facts.devices` names it; `recomputed` the share of the forward pass,
-    by FLOPs, that backward does again. Both are None where no shapes tell. `layout` is how ranks are arranged, None
-    where that is not known or no replicas can be added. `held` are the parameters again, by what memory needs of them,
-    and `replicas` how many ranks hold or share each, None where that is not told. `recomputable` reads which modules
-    could be run again and what they keep, None where no memory was recorded; `memory` is that of the rank with the
-    highest peak, None where none was recorded."""
+    """What a change may use besides the graph."""
 
     times: CommTimes | None
+    """Times of collectives, from a calibration or from the run's own collectives."""
     device: str | None = None
     backend: str | None = None
     job: Mapping[str, Any] = field(default_factory=dict)
+    """What the collector read once (table `job`, lowest rank, decoded values); empty if nothing was recorded."""
     parameters: tuple[tuple[str, int, int | None], ...] = ()
+    """Rows of table `parameters` of the lowest rank: (name, bytes, bucket) in the order of the model."""
     dtype: str | None = None
+    """Dtype of most matmul FLOPs, named as in `facts.devices`; None if no shapes were recorded."""
     recomputed: float | None = None
+    """Share of the forward pass, by FLOPs, that backward recomputes; None if no shapes were recorded."""
     layout: MeshLayout | None = None
+    """How ranks are arranged; None if that is unknown or no replicas can be added."""
     held: tuple[HeldParameter, ...] = ()
+    """The same parameters, with what the memory edits need."""
     replicas: int | None = None
+    """Number of ranks that hold or share each parameter; None if unknown."""
     recomputable: Callable[[], Recomputable | None] | None = None
+    """Reads which modules could be recomputed and what they keep; gives None if no memory was recorded."""
     memory: RankMemory | None = None
+    """Memory of the rank with the highest peak; None if no memory was recorded."""
     late: Callable[[], tuple[int, ...]] | None = None
-    """Ranks that the diagnosis calls late; None where only the graph is there to decide."""
+    """Ranks that the diagnosis calls late; None if only the graph can decide."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edited:
-    """A changed graph. `doubt` is by what part of itself the change in step time may be wrong, for all that replaying
-    cannot know (0.2: a gain of 10 ms is 8 to 12). `notes` say what was assumed. `extra` are figures of this change
-    alone, such as a distribution of staleness. `facts` are what later changes may know, where the change makes them
-    others. `off` is by how many ns a step may be off however far the change moves it."""
+    """A changed graph."""
 
     graph: TaskGraph
     doubt: float
+    """Part of itself by which the change in step time may be wrong, for all that a replay cannot know (0.2: a gain of
+    10 ms is 8 to 12)."""
     notes: tuple[str, ...] = ()
+    """Assumptions that were made."""
     extra: Mapping[str, Any] = field(default_factory=dict)
+    """Figures of this change alone, such as a distribution of staleness."""
     facts: Facts | None = None
+    """Facts for later changes; None if this change does not alter them."""
     off: float = 0.0
+    """Error of a step in ns that does not depend on how far the change moves it."""
 
     schedule: Schedule | None = None
-    """The replay of `graph`, if the change needed it."""
+    """Replay of `graph`, if the change needed it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """Changed blocks of one rank's memory. `doubt` is by what part of itself the change of the peak may be wrong."""
+    """Changed blocks of one rank's memory."""
 
     memory: RankMemory
     doubt: float
+    """Part of itself by which the change of the peak may be wrong."""
     notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """`form` is how to write it, such as `bucket_mb=MB`; `tried` are values that are tried when all changes are ranked
-    (none: it is not asked, because its value is the user's to know); `again` says that several values can be asked for
-    at once. `cost` says what it costs or risks, `how` how to apply a value: the code or the flag. `apply` raises
-    `NotApplicable`, or `UsageError` for a value it cannot read. What `is_bound` tells what is to be gained at most, and
-    can be set nowhere; what `is_hardware` has to be bought. `remember` does to the memory of a rank what `apply` does
-    to the graph; None where nobody knows what it does, which is not nothing. It raises `NotApplicable` for values of
-    which that is so."""
+    """A what-if: what it asks, how to apply it, and how it edits the graph and the memory."""
 
     name: str
     form: str
+    """How to write it, such as `bucket_mb=MB`."""
     about: str
     cost: str
+    """What it costs or risks."""
     how: Callable[[str], str]
+    """Returns how to apply a value: the code or the flag."""
     apply: Callable[[TaskGraph, str, Facts], Edited]
+    """Edits the graph. Raises `NotApplicable`, or `UsageError` for a value it cannot read."""
     tried: tuple[str, ...] = ()
+    """Values that are tried when all changes are ranked; empty if only the user can know the value."""
     again: bool = False
+    """Whether several values can be given at once."""
     is_bound: bool = False
+    """Whether it is an upper limit of a gain, which no setting reaches."""
     is_hardware: bool = False
+    """Whether it has to be bought."""
     remember: Callable[[RankMemory, str, Facts], Remembered] | None = None
+    """Does to the memory of a rank what `apply` does to the graph; None if the effect is unknown, which does not mean
+    that there is none. Raises `NotApplicable` for values with an unknown effect."""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from lostflops.store.run import Run
 
 LearnTimes = Callable[[OwnTimes], CommTimes]
-"""Gets what the run's own collectives take, and gives what tells of others."""
+"""Turns the times of the run's own collectives into times of any collective."""
 
 
 def learn_comm_times(own: OwnTimes) -> CommTimes:
@@ -36,7 +36,8 @@ def learn_comm_times(own: OwnTimes) -> CommTimes:
 
 
 def facts_of(run: Run, graph: TaskGraph, times: LearnTimes | None = None) -> Facts:
-    """Without `times` the run's own collectives tell what others take; where it has none, nothing does."""
+    """Collect what changes may use besides the graph. Without `times`, the run's own collectives give the times of
+    others; if it has none, these are unknown."""
     device, backend = run.rows("select max(device), max(backend) from ranks")[0]
     own = own_times(graph, backend)
     told = times(own) if times is not None else learn_comm_times(own) if own.samples else None
@@ -66,7 +67,7 @@ def _late(run: Run) -> tuple[int, ...]:
 
 
 def own_times(graph: TaskGraph, backend: str | None) -> OwnTimes:
-    """From meetings of which every member, the operation, the size and the hosts are known."""
+    """Return the times of collectives whose members, operation, size and hosts are all known."""
     met = graph.meetings
     return OwnTimes(backend, samples(graph, (met.ranks > 1) & (met.hosts > 0) & (met.hosts <= met.ranks)))
 
@@ -79,7 +80,7 @@ def _layout(run: Run) -> MeshLayout | None:
 
 
 def _job(run: Run) -> dict[str, Any]:
-    """The newest attempt of the lowest rank that told anything."""
+    """Return the job facts of the newest attempt of the lowest rank that recorded any."""
     rows = run.rows(
         "select key, value from job where rank = (select min(rank) from job) "
         "qualify attempt is not distinct from max(attempt) over ()"
@@ -96,7 +97,7 @@ def _parameters(run: Run) -> tuple[tuple[str, int, int | None], ...]:
 
 
 def _read_held_parameters(run: Run) -> tuple[HeldParameter, ...]:
-    """Those of the lowest rank that told any, as `_parameters`."""
+    """Return the parameters of the lowest rank that recorded any, as `_parameters` does."""
     rows = run.rows(
         "select name, coalesce(bytes, 0), shape, local_shape, trainable, unit from parameters "
         "where rank = (select min(rank) from parameters) order by position"

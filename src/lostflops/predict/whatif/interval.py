@@ -24,29 +24,29 @@ from lostflops.predict.costs.quantiles import t_quantile
 
 CONFIDENCE: Final = 0.9
 BETWEEN_RUNS: Final = 0.02
-"""By what part the normal steps of two runs of one job differ in nine of ten cases, however steady each is: other
+"""Part by which the normal steps of two runs of one job differ in nine of ten cases, however steady each is: other
 neighbours, other clocks, other places in memory. No single run shows it."""
 BETWEEN_RUNS_ON_HOSTS: Final = 0.05
-"""The same where no accelerator computes, but cores that everything on a host shares, and the run does not show how
-steady these are."""
+"""The same for jobs without an accelerator, which share the cores of a host with everything else, if the run does not
+show how steady these are."""
 BETWEEN_STEADY_RUNS: Final = 0.03
-"""The same where its normal steps show how far their level drifts, which is added."""
+"""The same if the normal steps of the run show how far their level drifts; the drift is added."""
 _MOST_BETWEEN: Final = 0.1
-"""Drift of four quarters is a rough estimate, so it counts up to here."""
+"""Upper limit of the difference, because the drift of four quarters is only a rough estimate."""
 _NINE_OF_TEN: Final = 1.6449
 ONE_STEP: Final = 0.1
-"""The same for the mean of a single step, which tells nothing about others."""
+"""Assumed difference for the mean of a single step, which says nothing about other steps."""
 FIRST_STEP: Final = 0.25
-"""Of what the first recorded step takes more than the others: by how much that differs between runs."""
+"""Part of the first recorded step's extra time by which that extra time differs between runs."""
 _FEWEST: Final = 3
-"""Steps of which the first can be told apart."""
+"""With fewer steps than this, the first step cannot be separated from the others."""
 _MANY: Final = 8
 _MOST_TOGETHER: Final = 0.8
 
 
 @dataclass(frozen=True, slots=True)
 class Doubts:
-    """Half the width that each would give the interval alone, in ns."""
+    """Half the width of the interval that each source of error would give alone, in ns."""
 
     replay: float
     changes: float
@@ -66,8 +66,8 @@ def doubts(
     noise: float,
     between: float = BETWEEN_RUNS,
 ) -> Doubts:
-    """`moved` has for each change how far it moves the mean step and what part of that it doubts; `noise` and `between`
-    (runs) are parts of a step.
+    """Compute each source of error. `moved` has for each change how far it moves the mean step, and which part of that
+    is uncertain; `noise` and `between` (runs) are parts of a step.
 
     >>> doubts(80.0, replay_error=-0.01, moved=[(-20.0, 0.25)], noise=0.05)
     Doubts(replay=0.8, changes=5.0, steps=4.0, runs=1.6)
@@ -77,7 +77,7 @@ def doubts(
 
 
 def between_runs(drift: float) -> float:
-    """Return by what part two runs on a host differ in nine of ten cases, where the level of one drifts so far.
+    """Return the part by which two runs on a host differ in nine of ten cases, if the level of one drifts by `drift`.
 
     >>> between_runs(0.0), round(between_runs(0.02), 3), between_runs(0.5)
     (0.03, 0.055, 0.1)
@@ -86,7 +86,7 @@ def between_runs(drift: float) -> float:
 
 
 def noise_of(location: Location) -> float:
-    """Return by what part the level of as many other steps of the job may differ from this one.
+    """Return the part by which the level of as many other steps of the job may differ from this one.
 
     >>> round(noise_of(Location(100.0, 0.01, 30.0)), 3)
     0.024
@@ -95,10 +95,10 @@ def noise_of(location: Location) -> float:
 
 
 def noise(step: npt.NDArray[np.int32] | npt.NDArray[np.int64], times: npt.NDArray[np.int64]) -> float:
-    """Return by what part of it the mean of these profiled steps may differ from that of as many others of the job.
+    """Return the part by which the mean of these profiled steps may differ from the mean of as many others of the job.
 
-    Ranks wait for each other, so that a step counts once, however many ranks took part in it. The first one is apart:
-    it holds what it costs to start recording, in every run, and that is not chance.
+    Ranks wait for each other, so a step counts once, however many ranks took part in it. The first step is treated
+    separately: in every run it includes the cost of starting to record, and that is not chance.
 
     >>> noise(np.array([0, 0, 1, 1, 2, 2]), np.array([100, 100, 100, 100, 100, 100]))
     0.0
@@ -119,14 +119,16 @@ def noise(step: npt.NDArray[np.int32] | npt.NDArray[np.int64], times: npt.NDArra
 
 
 def _chance(means: npt.NDArray[np.float64], count: int) -> float:
-    """What the mean of `count` steps may differ by from another such mean, where steps deviate as these do."""
+    """Return the part by which the mean of `count` steps may differ from another such mean, if steps vary as these
+    do."""
     spread = means.std(ddof=1) * _lasting(means) * sqrt(2 / count)
     return float(t_quantile(CONFIDENCE, means.size - 1) * spread / means.mean())
 
 
 def _lasting(means: npt.NDArray[np.float64]) -> float:
-    """How many times as far a mean deviates because neighbouring steps are slow together: sqrt((1 + r) / (1 - r)) with
-    r their correlation. Few steps show too little of it, which is made up for (Kendall 1954) where it can be seen.
+    """Return how many times further a mean deviates because neighbouring steps are slow together: the factor is sqrt((1
+    + r) / (1 - r)) with r their correlation. A few steps show too little of it, so with enough steps r is corrected
+    (Kendall 1954).
 
     >>> _lasting(np.array([9.0, 11, 9, 11, 9, 11, 9, 11])), round(_lasting(np.array([9.0, 9, 9, 9, 11, 11, 11, 11])), 2)
     (1.0, 3.0)

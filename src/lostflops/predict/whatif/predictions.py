@@ -28,10 +28,11 @@ _ID: Final = re.compile(r"p-[0-9a-f]{8}")
 
 
 class Origin(msgspec.Struct, kw_only=True):
-    """A run by where it was and by what it holds; `data` is the same for runs that were made of the same files."""
+    """A run, identified by its path and its contents."""
 
     path: str
     data: str
+    """Hash of the ingested files: equal for runs made from the same files."""
     ranks: int
     device: str | None = None
     backend: str | None = None
@@ -48,13 +49,12 @@ class PredictionCheck(msgspec.Struct):
     replayed_ns: int
     replay_error: float
     steps_from: str = "trace"
-    """`timings` where `measured_ns` is the normal step by the timings of all steps, `trace` where it is the mean of the
-    profiled ones."""
+    """`timings` if `measured_ns` is the normal step from the timings of all steps, `trace` if it is the mean of the
+    profiled steps."""
 
 
 class Score(msgspec.Struct, kw_only=True):
-    """What a run measured that was made with the changes. `error` is predicted / measured - 1; `in_advance` says that
-    the run was recorded after the prediction was made."""
+    """A comparison of a prediction with a run that was made with the changes."""
 
     run: Origin
     date: str
@@ -62,11 +62,13 @@ class Score(msgspec.Struct, kw_only=True):
     steps: int
     predicted_ns: int
     error: float
+    """predicted / measured - 1."""
     inside: bool
     in_advance: bool
+    """Whether the run was recorded after the prediction was made."""
     gain: float
     sign_right: bool | None
-    """None where no gain was predicted, nor a loss."""
+    """None if neither a gain nor a loss was predicted."""
 
 
 class StoredPrediction(msgspec.Struct, kw_only=True):
@@ -89,7 +91,7 @@ class StoredPrediction(msgspec.Struct, kw_only=True):
 
 
 def make_prediction(run: Run, found: WhatIfAnswer) -> StoredPrediction:
-    """The same question of the same data has the same id, whenever it is asked."""
+    """Return the prediction to store. The same question about the same data has the same id, whenever it is asked."""
     start = found.baseline
     predicted, low, high = round(found.predicted), round(found.low), round(found.high)
     steps_from = "trace" if start.normal is None else "timings"
@@ -130,13 +132,14 @@ def origin_of(run: Run) -> Origin:
 
 
 def data_of(manifest: Manifest) -> str:
-    """What a run is made of, whenever it was ingested."""
+    """Return a hash of the files that a run was made from, independent of when it was ingested."""
     sources = sorted((source.rank, source.format, source.hash) for source in manifest.sources)
     return hashlib.sha256(msgspec.json.encode(sources)).hexdigest()[:16]
 
 
 def keep(prediction: StoredPrediction) -> None:
-    """Once: what was predicted before stays as it was, with its date and its scores. Raises OSError."""
+    """Store the prediction unless it is stored already: an earlier one keeps its date and its scores. Raise OSError if
+    that fails."""
     path = _path(Path(prediction.run.path), prediction.id)
     if not path.exists():
         save(prediction, Path(prediction.run.path))
@@ -145,7 +148,7 @@ def keep(prediction: StoredPrediction) -> None:
 
 
 def save(prediction: StoredPrediction, run: Path) -> None:
-    """In one step: readers see the old file or the new one."""
+    """Write the prediction atomically: readers see the old file or the new one."""
     path = _path(run, prediction.id)
     # A run that somebody passed on may hold links to anything.
     if path.parent.is_symlink():
@@ -162,14 +165,14 @@ def save(prediction: StoredPrediction, run: Path) -> None:
 
 
 def load_predictions(run: Path) -> Iterator[StoredPrediction]:
-    """All predictions of a run, the oldest first."""
+    """Yield all predictions of a run, the oldest first."""
     found = [_load(path) for path in (run / PREDICTIONS).glob("p-*.json")]
     yield from sorted(found, key=lambda prediction: (prediction.date, prediction.id))
 
 
 def find(prediction_id: str, places: list[Path], *, known: bool = True) -> tuple[StoredPrediction, Path]:
-    """The prediction and the run that holds it: one of `places`, or, where `known`, one that was asked on this machine.
-    A place may be a run, or a folder of runs."""
+    """Return the prediction and the run that holds it: one of `places` or, if `known`, a run that was asked on this
+    machine. A place may be a run or a folder of runs."""
     if not _ID.fullmatch(prediction_id):
         raise UsageError(f"{prediction_id!r} is not a prediction id such as p-7f3a2c91: see lostflops score --list RUN")
     folders = [*(_look_up_run_folders(prediction_id) if known else ()), *places]
@@ -209,7 +212,7 @@ def _index() -> Path:
 
 
 def _remember(prediction: StoredPrediction) -> None:
-    """Where the run is, in a list of the user's."""
+    """Append the path of the run to the user's list of predictions."""
     index = _index()
     index.parent.mkdir(parents=True, exist_ok=True)
     with index.open("ab") as file:
@@ -217,7 +220,7 @@ def _remember(prediction: StoredPrediction) -> None:
 
 
 def _look_up_run_folders(prediction_id: str) -> list[Path]:
-    """The newest first."""
+    """Return the runs in the user's list that hold the prediction, the newest first."""
     found = []
     with suppress(OSError):
         for line in _index().read_bytes().splitlines():

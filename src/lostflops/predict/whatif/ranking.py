@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _Tried:
-    """An answer without its graph: there are many, and graphs are large. `work` is how many recorded steps a step does
-    the work of; `peak` that of memory, None where it is not known."""
+    """An answer without its graph: there are many answers, and graphs are large."""
 
     text: str
     name: str
@@ -30,6 +29,7 @@ class _Tried:
     gain_interval: tuple[float, float]
     step: tuple[int, int, int]
     work: int
+    """Number of recorded steps whose work one step does."""
     is_bound: bool
     is_hardware: bool
     cost: str
@@ -37,6 +37,7 @@ class _Tried:
     notes: tuple[str, ...]
     extra: Mapping[str, Any]
     peak: int | None
+    """Peak memory in bytes; None if unknown."""
 
     @classmethod
     def of(cls, found: WhatIfAnswer) -> _Tried:
@@ -53,12 +54,13 @@ class _Tried:
 
     @property
     def json_values(self) -> tuple[Value, ...]:
-        """For programs."""
+        """Values of the columns that only JSON output has."""
         return self.work, self.is_bound, self.cost, self.how
 
     @property
     def is_setting(self) -> bool:
-        """Whether one can set it and the job stays the same: no bound, nothing to buy, and no other batch."""
+        """Whether it can be set and the job stays the same: not an upper limit, nothing to buy, and no other batch
+        size."""
         return not self.is_bound and not self.is_hardware and self.work == 1
 
     @property
@@ -67,7 +69,7 @@ class _Tried:
 
     @property
     def effect(self) -> str:
-        """What it does to the step, in words that never call a gain what may be zero, nor an upper limit a cost."""
+        """Effect on the step in words: never calls it a gain if it may be zero, nor calls an upper limit a cost."""
         low, high = self.gain_interval
         if self.is_bound and low <= 0:
             return f"no clear effect (at most {format_share(max(high, 0.0))})"
@@ -88,8 +90,9 @@ def _peak(found: WhatIfAnswer) -> int | None:
 def ranking(
     start: Baseline, known: Sequence[Change] = CHANGES, *, progress: Callable[[int, int], None] | None = None
 ) -> tuple[Result, str]:
-    """Every value that a change is tried with, each alone; the largest gain first, hardware apart; and the one to ask
-    for, if any. None of it is kept as a prediction: nobody decided on it yet."""
+    """Try every value of every change, each alone, and return them with the largest gain first and hardware separately;
+    and the change to ask for next, if any. Nothing is stored as a prediction, because the user has not decided on any
+    change yet."""
     asked = [(change, value) for change in known for value in change.tried]
     found: list[_Tried] = []
     refused: list[tuple[str, str, str]] = []
@@ -184,7 +187,7 @@ def _gains(name: str, title: str, found: Sequence[_Tried]) -> Table:
 
 
 def _tabulate_refusals(rows: Sequence[tuple[str, str, str]], answered: Container[str]) -> Table:
-    """Changes that one reason holds for stand together; with the value where another one of it applies."""
+    """Group changes by the reason why they do not apply; show the value if another value of the change applies."""
     by_reason: dict[str, list[tuple[str, str]]] = {}
     for name, value, reason in rows:
         by_reason.setdefault(reason, []).append((name, value))
@@ -202,7 +205,7 @@ def _reason(error: Exception) -> str:
 
 
 def listing(start: Baseline | None, reason: str = "", known: Sequence[Change] = CHANGES) -> Result:
-    """All changes, and whether each applies to the run; `reason` says why none does where there is no baseline."""
+    """List all changes, and whether each applies to the run; without a baseline, `reason` says why none does."""
     fields = (
         Field("form", label="change"),
         Field("about", label="effect"),
@@ -226,7 +229,8 @@ def _make_change_row(change: Change, applies: bool | None, here: str) -> tuple[V
 
 
 def _applies(start: Baseline | None, change: Change) -> tuple[bool | None, str]:
-    """Whether any value that it is tried with can be applied, None where only the user knows one; and why not."""
+    """Return whether any value that is tried can be applied, None if only the user knows a value; and the answer as
+    text, with the reason if it is no."""
     if start is None:
         return False, "no"
     if not change.tried:

@@ -25,17 +25,18 @@ if TYPE_CHECKING:
 
 NOT_RECORDED: Final = f"no memory was recorded; to record it: {HOW_TO_RECORD}"
 BETWEEN_RUNS: Final = 0.01
-"""By what part peaks of two runs of one job differ in nine of ten cases where their steps do not: allocations come in
-another order where threads take turns."""
+"""Part by which the peaks of two runs of one job differ in nine of ten cases if their steps do not: allocations come in
+another order when threads take turns."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recalled:
-    """`off` is half the width of the interval of the peak, in bytes."""
+    """Predicted memory of the rank with the highest peak, before and after the changes."""
 
     before: RankMemory
     after: RankMemory
     off: float
+    """Half the width of the interval of the peak, in bytes."""
     notes: tuple[str, ...]
 
     @property
@@ -75,7 +76,8 @@ class Recalled:
 
 
 def predict_memory(facts: Facts, applied: Sequence[Applied]) -> Recalled:
-    """`facts` are those before the first change. Raises `NotApplicable` with the reason where nothing can be told."""
+    """Apply the changes to the recorded memory. `facts` are those before the first change. Raise `NotApplicable` with
+    the reason if nothing can be predicted."""
     start = facts.memory
     if start is None:
         raise NotApplicable(NOT_RECORDED)
@@ -100,7 +102,7 @@ def _edit_memory(memory: RankMemory, one: Applied, facts: Facts) -> Remembered:
 
 
 def _unsteady(memory: RankMemory) -> float:
-    """By what part the highest step's peak is above that of most: what another window may have missed."""
+    """Return the part by which the peak of the highest step is above the median: another window may have missed it."""
     blocks = memory.blocks
     told = (blocks.born > BEFORE) & (blocks.step >= 0)
     if not told.any():
@@ -113,13 +115,13 @@ def _unsteady(memory: RankMemory) -> float:
 
 
 def at_peak(memory: RankMemory) -> dict[str, int]:
-    """Bytes of each owner at the peak; they sum to it."""
+    """Return the bytes of each owner at the peak; they sum to the peak."""
     held = memory.by_owner()[memory.peak + 1]
     return {owner.value: int(size) for owner, size in zip(OWNERS, held.tolist(), strict=True)}
 
 
 def collect_memory_notes(found: Recalled | str) -> Iterator[str]:
-    """Notes for people."""
+    """Yield the notes to show."""
     if isinstance(found, str):
         yield f"Memory: {found}."
     else:

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 
 def score(prediction: StoredPrediction, holder: Path, run: Run) -> Result:
-    """Measures `run` as the run of the prediction was measured, and records the score in `holder`, the run that holds
-    the prediction; a run that is scored again replaces its score. The run that it was made from is no score."""
+    """Measure `run` in the same way as the run of the prediction, and store the score in `holder`, the run that holds
+    the prediction. Scoring a run again replaces its score. The run that the prediction was made from is not scored."""
     scored = _score_prediction(prediction, run)
     notes = list(_notes(prediction, scored))
     others = [old for old in prediction.scores if old.run.data != scored.run.data]
@@ -62,8 +62,9 @@ def step_times(run: Run) -> list[int]:
 
 
 def measured_step(run: Run, steps_from: str) -> tuple[float, int]:
-    """Return the step of a run in ns and how many steps it is of: its normal step by `timings` where the prediction is
-    of that and the run has enough of them, else the mean of its profiled steps over all ranks."""
+    """Return the step of a run in ns and the number of steps it comes from: the normal step if `steps_from` is
+    `timings`, else the mean of the profiled steps over all ranks. Raise `UsageError` if `timings` are wanted and the
+    run has too few normal steps."""
     normal = normal_steps(run) if steps_from == "timings" else None
     if normal is not None:
         return normal.location.value, int(normal.times.size)
@@ -115,7 +116,8 @@ def _verdict(prediction: StoredPrediction, scored: Score) -> str:
 
 
 def _off(error: float) -> str:
-    """
+    """Describe the error of a prediction.
+
     >>> _off(0.04), _off(-0.1)
     ('4.0% too long', '10.0% too short')
     """
@@ -146,7 +148,7 @@ def _figures(prediction: StoredPrediction, scored: Score) -> Pairs:
 
 
 def _notes(prediction: StoredPrediction, scored: Score) -> Iterator[str]:
-    """What makes the comparison doubtful."""
+    """Yield what makes the comparison doubtful."""
     before, after = prediction.run, scored.run
     names = {asked.name for asked in prediction.changes}
     if before.data == after.data:
@@ -166,7 +168,7 @@ def _notes(prediction: StoredPrediction, scored: Score) -> Iterator[str]:
 
 
 def list_predictions(run: Run) -> Result:
-    """All predictions of a run, with their scores."""
+    """List all predictions of a run with their scores."""
     held = list(predictions.load_predictions(run.path))
     scores = [(one, scored) for one in held for scored in one.scores]
     inside = sum(scored.inside for _, scored in scores)

@@ -28,12 +28,13 @@ BUCKET: Final = "bucket_mb"
 
 @dataclass(frozen=True, slots=True)
 class _Swept:
-    """Answers by size, in order; `missing` are sizes that do not apply, with the reason."""
+    """Answers for each bucket size, in ascending order."""
 
     change: Change
     sizes: tuple[str, ...]
     answers: tuple[WhatIfAnswer, ...]
     missing: tuple[tuple[str, str], ...]
+    """Sizes that do not apply, with the reason."""
 
     @property
     def start(self) -> Baseline:
@@ -41,13 +42,13 @@ class _Swept:
 
     @property
     def best(self) -> int:
-        """Of equals the smallest, which holds least memory."""
+        """Index of the best size; of equally good ones the smallest, which needs the least memory."""
         predicted = [one.predicted for one in self.answers]
         return predicted.index(min(predicted))
 
     @property
     def as_good(self) -> tuple[int, int]:
-        """First and last of the sizes around the best that runs could not tell from it."""
+        """Indices of the first and the last size around the best that two runs could not tell apart from it."""
         limit = self.answers[self.best].predicted * (1 + self.start.between)
         first = last = self.best
         while first > 0 and self.answers[first - 1].predicted <= limit:
@@ -60,7 +61,8 @@ class _Swept:
 def tune_bucket(
     start: Baseline, sizes: Sequence[str], *, known: Sequence[Change] = CHANGES, progress: Progress | None = None
 ) -> Result:
-    """Sizes are as a user writes them, in MiB. Raises `NotApplicable` where no size applies."""
+    """Predict the step for each bucket size. Sizes are as the user writes them, in MiB. Raise `NotApplicable` if no
+    size applies."""
     if not sizes:
         raise UsageError("give bucket sizes, such as 5,25,100")
     swept = _swept(start, sorted(dict.fromkeys(sizes), key=lambda text: number(text, BUCKET)), known, progress)
@@ -162,7 +164,7 @@ def _table(swept: _Swept) -> Table:
 
 
 def _extras(swept: _Swept) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """By size, where it changes anything."""
+    """Yield each size with the figures of its change; sizes that change nothing are left out."""
     for size, one in zip(swept.sizes, swept.answers, strict=True):
         yield from ((size, own.edited.extra) for own in one.applied)
 

@@ -40,8 +40,9 @@ def whatif(
     build: Build = build,
     known: Sequence[Change] = CHANGES,
 ) -> Result:
-    """`times` gets what the run's own collectives take and gives what tells of others. The answer is kept in the run as
-    a prediction, unless `keep` is false or the run cannot be written to."""
+    """Predict the step with these changes. `times` turns the times of the run's own collectives into times of any
+    collective. The answer is stored in the run as a prediction, unless `keep` is false or the run cannot be written
+    to."""
     found = answer(baseline(run, times, progress=progress, build=build), changes, known)
     prediction = predictions.make_prediction(run, found)
     memory = _try_predict_memory(found)
@@ -75,7 +76,7 @@ def whatif(
 
 
 def _try_predict_memory(found: WhatIfAnswer) -> Recalled | str:
-    """What becomes of memory, or why that is not known."""
+    """Return the predicted memory, or the reason why it is unknown."""
     try:
         return predict_memory(found.baseline.facts, found.applied)
     except NotApplicable as error:
@@ -83,7 +84,7 @@ def _try_predict_memory(found: WhatIfAnswer) -> Recalled | str:
 
 
 def tabulate_answer(found: WhatIfAnswer) -> tuple[Table, Table, Pairs]:
-    """The changes, which lines they move, and what they start from."""
+    """Return tables of the changes, of the ledger lines that they move, and of the baseline."""
     return _changes(found), _lines(found), baseline_pairs(found.baseline)
 
 
@@ -102,7 +103,8 @@ def _verdict(found: WhatIfAnswer) -> str:
 
 
 def describe_gain(gain: float) -> str:
-    """
+    """Describe a gain in words, for use before the measured time.
+
     >>> describe_gain(0.25), describe_gain(-0.1), describe_gain(0.0)
     ('25.0% less than', '10.0% more than', 'the same as')
     """
@@ -129,7 +131,7 @@ def _changes(found: WhatIfAnswer) -> Table:
 
 
 def _lines(found: WhatIfAnswer) -> Table:
-    """Those that move, most first; together they are the mean step before and after."""
+    """Tabulate the ledger lines, largest change first; their sums are the mean step before and after."""
     level = found.baseline.level
     before, after = mean_lines(found.baseline.schedule), mean_lines(found.schedule)
     rows = []

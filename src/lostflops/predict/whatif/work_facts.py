@@ -15,14 +15,16 @@ if TYPE_CHECKING:
 
 
 class WorkFacts(NamedTuple):
-    """As `predict.change.Facts` has them; fp32 that kernels round to tf32 is still fp32 here."""
+    """The facts `dtype` and `recomputed` of `predict.whatif.change.Facts`; fp32 that kernels round to tf32 is still
+    fp32 here."""
 
     dtype: str | None
     recomputed: float | None
 
 
 def work_facts(run: Run) -> WorkFacts:
-    """Of the lowest rank that recorded any shape; None where none did."""
+    """Return the facts of the lowest rank that recorded any shape; both are None if none of the four lowest ranks
+    did."""
     for (rank,) in run.rows("select distinct rank from steps order by rank")[:4]:
         for record in records(run, [rank]):
             if (found := _derive_work_facts(record)) is not None:

@@ -17,7 +17,7 @@ from lostflops.show.export.scene import Scene
 Row = tuple[Any, ...]
 
 STREAMS, THREADS = 100, 10_000
-"""Places of the first of each below a rank; each lane has its own."""
+"""Places of the first stream and the first thread below a rank; each lane has its own."""
 AT_ONCE: Final = 8192
 
 _DEVICE: Final = "('kernel', 'comm', 'memcpy', 'memset')"
@@ -27,15 +27,15 @@ _TOLD: Final = (
 )  # fmt: skip
 _FIRST_TOLD: Final = 10
 _SAME: Final = slice(5, 7)
-"""Kind and name."""
+"""Columns of kind and name."""
 _MOST_KEPT: Final = 100_000
 _EVENT_FLOWS: Final = 40
-"""Bits for numbers of events in the number of a flow; the rank stands above them, meetings have the highest bit."""
+"""Bits for the event number in the number of a flow; the rank is in the bits above, meetings have the highest bit."""
 _MEETING: Final = 1 << 63
 
 
 def draw(scene: Scene, ranks: list[int]) -> None:
-    """Events of these ranks, a chunk of a lane at a time."""
+    """Draw the events of these ranks, a chunk of a lane at a time."""
     lanes, bodies = _lanes(scene), _Bodies(scene.packets)
     for (rank, lane), rows in groupby(_rows(scene, ranks), itemgetter(0, 1)):
         name, order = lanes.get((rank, lane), (f"lane {lane}", THREADS + lane))
@@ -57,7 +57,7 @@ def launch_flow(rank: int, launched: int) -> int:
 
 
 class _Bodies:
-    """What slices say. Most say what another said: only events and arrows are their own."""
+    """Contents of slices. Most are equal to others; only events and arrows are unique."""
 
     def __init__(self, packets: Packets) -> None:
         self._packets = packets
@@ -88,7 +88,7 @@ class _Bodies:
 
 
 def _rows(scene: Scene, ranks: list[int]) -> Iterator[Row]:
-    """By lane in order of start, an outer event before those inside it."""
+    """Yield rows by lane in order of start, an outer event before those inside it."""
     chosen = f"rank in ({', '.join(map(str, ranks))})"
     query = f"""
         with drawn as (
@@ -116,7 +116,7 @@ def _rows(scene: Scene, ranks: list[int]) -> Iterator[Row]:
 
 
 def _lanes(scene: Scene) -> dict[tuple[int, int], tuple[str, int]]:
-    """Name and place of each: streams first."""
+    """Return name and place of each lane; streams come first."""
     rows = scene.run.rows(f"select rank, lane, kind, thread, stream, trim(name) from lanes where {scene.rank_filter}")
     return {
         (rank, lane): (name or f"stream {stream}", STREAMS + lane)

@@ -28,7 +28,7 @@ _BEGIN, _END, _COUNT = number(9, 1), number(9, 2), number(9, 4)
 _BOOTTIME, _REALTIME = 6, 1
 _EXPLICIT, _BY_KEY, _BYTES = 3, 3, 3
 _MOST_INTERNED: Final = 200_000
-"""Texts that are numbered; later ones are written out, so that memory stays bounded."""
+"""At most this many texts are numbered; later ones are written out, so that memory stays bounded."""
 
 CATEGORIES, NAMES, KEYS, TEXTS = 1, 2, 3, 29
 """Fields of InternedData."""
@@ -36,17 +36,19 @@ CATEGORIES, NAMES, KEYS, TEXTS = 1, 2, 3, 29
 
 @dataclass(frozen=True, slots=True)
 class TrackPlace:
-    """Where a track stands: below which, as what, at which place; those with one `key` are drawn as one."""
+    """Place of a track below its parent."""
 
     parent: int
     name: str
     order: int
+    """Its place among the tracks of its parent."""
     key: str = ""
+    """Tracks with the same key are drawn as one."""
     about: str = ""
 
 
 class Packets:
-    """Writes to a stream as it goes, and counts what it wrote."""
+    """A trace that is written to a stream packet by packet, and counts what it wrote."""
 
     def __init__(self, stream: BinaryIO, start: int) -> None:
         self._write = stream.write
@@ -59,7 +61,7 @@ class Packets:
         self._packet(message(6, b"".join(clocks) + number(2, _BOOTTIME)) + _STARTS)
 
     def process(self, track: int, pid: int, name: str, labels: Iterable[str], about: str) -> None:
-        """A group of tracks. `pid` is not 0, which Perfetto takes for the idle process."""
+        """Write a group of tracks. `pid` is not 0, which Perfetto takes for the idle process."""
         said = number(1, pid) + number(3, pid) + text(6, name) + b"".join(text(8, label) for label in labels)
         self._describe(number(1, track) + message(3, said) + number(11, _EXPLICIT) + text(14, about))
 
@@ -67,11 +69,12 @@ class Packets:
         self._describe(number(1, track) + self._place(place))
 
     def counter(self, track: int, place: TrackPlace) -> None:
-        """A track of bytes over time."""
+        """Write a track of bytes over time."""
         self._describe(number(1, track) + self._place(place) + message(8, number(3, _BYTES)))
 
     def begin(self, begins: bytes, time: bytes, body: bytes) -> None:
-        """`begins` are made of a track, `time` is a varint of nine bytes."""
+        """Write the begin of a slice. `begins` comes from the function of this name, `time` is a varint of nine
+        bytes."""
         self.slices += 1
         size = len(begins) + len(body)
         before, behind = _FRAMES[size] if size < len(_FRAMES) else _frame(size)
@@ -85,7 +88,7 @@ class Packets:
         self._event(time, _COUNT + track + number(30, value))
 
     def encode_name(self, name: str) -> bytes:
-        """What a slice says of its name."""
+        """Encode the name of a slice."""
         known = self._number(NAMES, name)
         return number(10, known) if known else text(23, name)
 
@@ -94,7 +97,7 @@ class Packets:
         return number(3, known) if known else text(22, category)
 
     def encode_value(self, name: str, value: Told) -> bytes:
-        """What a slice says beside its name; nothing where the value is None."""
+        """Encode a value of a slice with its name; return nothing if the value is None."""
         if value is None:
             return b""
         if type(value) is int:
@@ -107,7 +110,7 @@ class Packets:
         return self._told[name, value]
 
     def _encode_whole_key(self, name: str) -> bytes:
-        """The key of a whole number, which follows."""
+        """Encode the key of a whole number, which follows."""
         if (found := self._keys.get(name)) is None:
             found = self._keys[name] = self._key(name) + _WHOLE
         return found
@@ -124,7 +127,7 @@ class Packets:
         return number(17, known) if known else text(6, value)
 
     def _number(self, field: int, value: str) -> int:
-        """Of an interned text, from 1; 0 where there are too many."""
+        """Return the number of an interned text, from 1; 0 if there are too many."""
         found = self._numbers.get((field, value), 0)
         if not found and (len(self._numbers) < _MOST_INTERNED or field == KEYS):
             found = self._numbers[field, value] = len(self._numbers) + 1
@@ -150,33 +153,33 @@ class Packets:
 
 
 def _frame(size: int) -> tuple[bytes, bytes]:
-    """What stands before the time of an event of so many bytes, and what between both."""
+    """Return the bytes before the time of an event of this size, and those between the time and the event."""
     behind = _EVENT + varint(size)
     whole = len(_TIME) + TIME_BYTES + len(behind) + size + len(_KNOWS)
     return b"\n" + varint(whole) + _TIME, behind
 
 
 _FRAMES: Final = tuple(map(_frame, range(1024)))
-"""Of nearly all events: looking them up is faster."""
+"""Frames of nearly all events: looking them up is faster."""
 
 
 def begins(track: int) -> bytes:
-    """What every slice of a track begins with."""
+    """Return the first bytes of every slice of a track."""
     return _BEGIN + on(track)
 
 
 def ends(track: int) -> tuple[bytes, bytes]:
-    """What is around the time at which a slice of a track ends."""
+    """Return the bytes before and after the time at which a slice of a track ends."""
     event = _END + on(track)
     before, behind = _frame(len(event))
     return before, behind + event + _KNOWS
 
 
 def on(track: int) -> bytes:
-    """What an event says of its track."""
+    """Encode the track of an event."""
     return number(11, track)
 
 
 def flow(number_of_flow: int, *, ends: bool = False) -> bytes:
-    """An arrow that goes through a slice, or ends in it."""
+    """Encode an arrow that goes through a slice, or ends in it."""
     return fixed64(48 if ends else 47, number_of_flow)

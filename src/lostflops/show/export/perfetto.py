@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from lostflops.store.run import Run
 
 EVENTS_AT_ONCE: Final = 1_000_000
-"""Events are sorted by lane and time; small ranks together, since each query takes a while to begin."""
+"""A query reads at most about this many events, sorted by lane and time; small ranks are read together, because each
+query takes a while to begin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ def write_perfetto(
     steps: Sequence[int] = (),
     progress: Progress | None = None,
 ) -> WrittenTrace:
-    """Of all ranks and of all that was recorded, unless some are named."""
+    """Write a trace of all ranks and everything recorded, unless ranks or steps are named."""
     chosen = _select_ranks(run, ranks, steps)
     span = extent(run, OneClock.of(run))
     if span is None:
@@ -73,8 +74,8 @@ def _draw_all(scene: Scene, progress: Progress | None) -> None:
 
 @contextmanager
 def _no_search_for_cycles() -> Iterator[None]:
-    """Millions of rows are made and dropped again, none of them part of a cycle: looking for some takes a fifth of the
-    time."""
+    """Turn the garbage collector off: millions of rows are created and dropped, none of them part of a cycle, and the
+    search for cycles takes a fifth of the time."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -85,7 +86,7 @@ def _no_search_for_cycles() -> Iterator[None]:
 
 
 def compress_stream(stream: BinaryIO) -> AbstractContextManager[BinaryIO]:
-    """Packs what is written with gzip, which Perfetto reads as well."""
+    """Return a stream that compresses what is written with gzip, which Perfetto reads as well."""
     packed = igzip.IGzipFile(fileobj=stream, mode="wb", compresslevel=2)  # type: ignore[no-untyped-call]
     return cast("AbstractContextManager[BinaryIO]", packed)
 

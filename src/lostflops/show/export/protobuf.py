@@ -18,7 +18,7 @@ _MORE: Final = np.array([0x80] * (TIME_BYTES - 1) + [0], np.uint8)
 
 
 def varint(value: int) -> bytes:
-    """Seven bits a byte, the lowest first; a negative number is taken modulo 2^64.
+    """Encode a number, seven bits per byte and the lowest first; a negative number is taken modulo 2^64.
 
     >>> varint(1), varint(300), len(varint(-1))
     (b'\\x01', b'\\xac\\x02', 10)
@@ -42,9 +42,9 @@ def _bytes(value: int) -> bytes:
 
 _SHORTS: Final = 1 << 14
 _SHORT: Final = tuple(_bytes(value) for value in range(_SHORTS))
-"""Nearly all numbers that are not times: looking them up is faster."""
+"""Encodings of nearly all numbers that are not times: looking them up is faster."""
 _HELD: Final = tuple(bytes((value & 0x7F | 0x80, value >> 7 | 0x80)) for value in range(_SHORTS))
-"""The lowest 14 bits of longer ones."""
+"""Encodings of the lowest 14 bits of longer numbers."""
 
 
 def tag(field: int, wire: int) -> bytes:
@@ -64,7 +64,8 @@ def double(field: int, value: float) -> bytes:
 
 
 def message(field: int, content: bytes) -> bytes:
-    """
+    """Encode a nested message.
+
     >>> message(1, number(2, 5))
     b'\\n\\x02\\x10\\x05'
     """
@@ -77,7 +78,8 @@ def text(field: int, value: str) -> bytes:
 
 
 def times(ns: npt.NDArray[np.int64]) -> list[bytes]:
-    """Each as a varint of nine bytes, as Unix times in ns have anyway: made together, which is much faster.
+    """Encode each time as a varint of nine bytes, which Unix times in ns have anyway: encoding them together is much
+    faster.
 
     >>> [int.from_bytes(each[:1]) & 0x7F for each in times(np.array([5, 127]))]
     [5, 127]

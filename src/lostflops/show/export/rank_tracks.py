@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from lostflops.account.ledger.record import Record
 
 STEPS, DEVICE_STEPS, LEDGER, COLLECTIVES, MEMORY = range(5)
-"""Places below a rank."""
+"""Places of tracks below a rank."""
 
 _TOLD: Final = ("event", "group_id", "bytes_in", "bytes_out", "dtype", "seq", "peer", "meeting", "seen", "expected")
 _WAIT_TOLD: Final = ("late_rank", "basis")
@@ -55,7 +55,7 @@ def draw_ledgers(scene: Scene) -> None:
 
 
 def _ledger(scene: Scene, record: Record) -> tuple[npt.NDArray[np.int64], list[int]]:
-    """Edges of all pieces in order of time, and the line of each."""
+    """Return the edges of all pieces in order of time, and the line of each."""
     held = whole(record).lines
     if scene.windows is not None:
         held = {line: pieces & scene.windows[record.rank] for line, pieces in held.items()}
@@ -81,7 +81,7 @@ def draw_collectives(scene: Scene) -> None:
 
 
 def _waits(packets: Packets, row: tuple[Any, ...]) -> list[tuple[int, int, bytes]]:
-    """One slice where nobody tells whether it waited."""
+    """Return the wait and the transfer of a collective as slices; one slice if the wait is unknown."""
     _, start, stop, wait, called, *told = row
     said = b"".join(packets.encode_value(key, value) for key, value in zip(_TOLD, told, strict=False))
 
@@ -98,7 +98,7 @@ def _waits(packets: Packets, row: tuple[Any, ...]) -> list[tuple[int, int, bytes
 
 
 def draw_memory(scene: Scene) -> None:
-    """What the allocator had handed out after each allocation and free, for each device."""
+    """Draw the allocated memory after each allocation and free, for each device."""
     rows = scene.run.sql(
         f"select rank, kind, index, time, allocated from (select *, {DEVICE} from memory) "
         f"where {scene.rank_filter} and allocated is not null and {scene.inside('time', 'time')} "
@@ -126,7 +126,7 @@ def _draw_edges(
     edges: npt.NDArray[np.int64],
     bodies: Iterable[bytes],
 ) -> None:
-    """Slices in order of start on a track that is named, placed and explained so."""
+    """Draw slices, in order of start, on a track with this name, place and explanation."""
     starts, written_starts = scene.times(rank, edges[:, 0])
     stops, written_stops = scene.times(rank, edges[:, 1])
     written = zip(written_starts, written_stops, strict=True)

@@ -22,11 +22,12 @@ if TYPE_CHECKING:
 
 _SECOND: Final = 1_000_000_000
 _FIRST_PID: Final = 1_000_000
-"""Ranks of several hosts may have one process id, so they are numbered anew; high, so that none passes for real."""
+"""Ranks are renumbered from here, because ranks of several hosts may have the same process id; the number is high, so
+that it is not taken for a real one."""
 
 
 class Scene:
-    """Ranks that are drawn, and only steps `steps` of them where any are named."""
+    """The ranks that are drawn, and their steps `steps` only, if any are named."""
 
     def __init__(self, run: Run, packets: Packets, span: Extent, ranks: Sequence[int], steps: Sequence[int]) -> None:
         self.run, self.packets, self.ranks = run, packets, ranks
@@ -41,7 +42,7 @@ class Scene:
         return f"rank in ({', '.join(map(str, self.ranks))})"
 
     def inside(self, start: str, stop: str) -> str:
-        """In a query: rows that touch a window of their rank."""
+        """Return an SQL condition for rows that touch a window of their rank."""
         if self.windows is None:
             return "true"
         edges = (
@@ -72,19 +73,21 @@ class Scene:
         made.close()
 
     def times(self, rank: int, own: Iterable[int] | Ns) -> tuple[list[int], list[bytes]]:
-        """A rank's own times on the common clock, as numbers and as they are written."""
+        """Return a rank's own times on the common clock, as numbers and encoded."""
         given = own if isinstance(own, np.ndarray) else np.fromiter(own, np.int64)
         shared = self._clock.to_common(rank, given) + self._shift
         return shared.tolist(), times(shared)
 
 
 def shift_of(span: Extent) -> int:
-    """Perfetto knows no time before zero, and sources that count from zero may be corrected to one."""
+    """Return the shift of all times, in ns: Perfetto knows no time before zero, and times of sources that count from
+    zero may be corrected to below it."""
     return max(0, _SECOND - span.start)
 
 
 def _windows(run: Run, ranks: Sequence[int], steps: Sequence[int]) -> dict[int, Intervals]:
-    """From the beginning of each step on host or device to its end on both, by the rank's own clock."""
+    """Return the windows of steps by rank: from the begin of each step on host or device to its end on both, by the
+    rank's own clock."""
     numbers = ", ".join(map(str, steps))
     rows: list[tuple[Any, ...]] = run.rows(
         "select rank, least(start, coalesce(device_start, start)), greatest(stop, coalesce(device_stop, stop)) "

@@ -10,19 +10,20 @@ from collections.abc import Iterator
 from lostflops.show.export.packets import Packets, TrackPlace, begins, ends
 
 _Track = tuple[bytes, tuple[bytes, bytes], list[tuple[int, bytes]]]
-"""What begins and what ends a slice of it, and those that are open: when and how they end."""
+"""Bytes that begin and that end a slice of the track, and its open slices: when and how each ends."""
 
 
 class SpreadSlices:
-    """Takes slices in order of their start, of equals the longest first; `close` ends those that are still open."""
+    """Slices of one lane, added in order of their start, of equals the longest first; `close` ends those that are still
+    open."""
 
     def __init__(self, packets: Packets, place: TrackPlace, numbers: Iterator[int]) -> None:
         self._packets, self._place, self._numbers = packets, place, numbers
         self._tracks: list[_Track] = []
 
     def add(self, start: int, stop: int, edges: tuple[bytes, bytes], body: bytes) -> None:
-        """`edges` are start and stop as they are written. The first track takes it on which it stands alone, or within
-        one that is open."""
+        """Add a slice to the first track on which it is alone or within an open slice. `edges` are start and stop,
+        encoded."""
         packets = self._packets
         for track in self._tracks:
             _, closing, still_open = track

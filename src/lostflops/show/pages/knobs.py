@@ -30,11 +30,12 @@ LARGE: Final = (
     "time."
 )
 AFFORDED: Final = 6_000_000
-"""Tasks that are replayed for a page, all positions together: some ten seconds."""
+"""At most this many tasks are replayed for a page, all positions together: some ten seconds."""
 _OTHER_JOBS: Final = ("world_size",)
-"""Each rank does the same work, so that fewer take shorter steps and train on less in each."""
+"""Changes that make another job: each rank does the same work, so fewer ranks have shorter steps and train on less in
+each."""
 _HARDWARE: Final = frozenset(change.name for change in CHANGES if change.is_hardware)
-"""Not set but bought."""
+"""Changes that are bought, not set."""
 
 
 def knobs(run: Run) -> Result:
@@ -42,7 +43,7 @@ def knobs(run: Run) -> Result:
 
 
 def turn_knobs(start: Baseline, known: Sequence[Change] = CHANGES, afforded: int = AFFORDED) -> Result:
-    """Each knob that applies, turned alone."""
+    """Try each knob that applies, alone."""
     now = try_changes(start, ())
     assert now.predicted_ns is not None, "the measured step has no time"
     found = [_Turned.first(start, scale, now, known) for scale in scales(start, known)]
@@ -60,14 +61,15 @@ def turn_knobs(start: Baseline, known: Sequence[Change] = CHANGES, afforded: int
 
 @dataclass(slots=True)
 class _Turned:
-    """A knob with what was found for each place of its scale so far."""
+    """A knob with what was found so far for each place of its scale."""
 
     scale: Scale
     found: dict[int, Setting]
 
     @classmethod
     def first(cls, start: Baseline, scale: Scale, now: Setting, known: Sequence[Change]) -> _Turned:
-        """From now outward, up to the first value that can be told: where none can, that is found at little cost."""
+        """Try values from the recorded one outward, up to the first that can be predicted: if none can, that is found
+        at little cost."""
         made = cls(scale, {scale.now: replace(now, value=scale.values[scale.now])})
         for place in scale.outward:
             if made.turn(start, place, known).predicted_ns is not None:
@@ -99,8 +101,8 @@ class _Turned:
 
 
 def _fill(start: Baseline, applies: Sequence[_Turned], known: Sequence[Change], afforded: int) -> None:
-    """The other positions, as many of each knob as the graph's size allows; the ends first, since what is between them
-    can be guessed."""
+    """Try the other positions, as many of each knob as the graph's size allows; the ends first, because values between
+    them can be guessed."""
     left = afforded // max(len(start.graph.tasks), 1) - len(applies)
     share = left / max(sum(len(one.missing) for one in applies), 1)
     for one in applies:
@@ -109,7 +111,8 @@ def _fill(start: Baseline, applies: Sequence[_Turned], known: Sequence[Change], 
 
 
 def _pick_spread_places(places: Sequence[int], most: int) -> list[int]:
-    """So many of these places, which are in the order away from now; of one alone the farthest.
+    """Return at most `most` of these places, which are in the order away from the recorded one; if only one, the
+    farthest.
 
     >>> order = [3, 1, 4, 0, 5, 6]
     >>> _pick_spread_places(order, 3), _pick_spread_places(order, 1), _pick_spread_places([2, 1], 3)
@@ -122,12 +125,12 @@ def _pick_spread_places(places: Sequence[int], most: int) -> list[int]:
 
 
 def _gain(one: Setting, measured: int) -> float:
-    """Of the same work."""
+    """Return the share of time that a setting saves, for the same work."""
     return 0.0 if one.predicted_ns is None else 1 - one.predicted_ns / (measured * one.work)
 
 
 def _sort_knobs(applies: Sequence[_Turned], measured: int) -> Iterator[Knob]:
-    """Gradual ones in their own order, then switches, those that move most first."""
+    """Yield gradual knobs in their own order, then switches, those with the largest effect first."""
     gradual = [one for one in applies if one.scale.is_gradual]
     switches = [one for one in applies if not one.scale.is_gradual]
     switches.sort(key=lambda one: -max(abs(_gain(setting, measured)) for setting in one.others))

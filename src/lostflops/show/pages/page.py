@@ -45,7 +45,7 @@ Progress = Callable[[int, int], None]
 STANDING: Final = "quality"
 MOST_KERNELS: Final = 1_000
 OPEN: Final = 3
-"""Findings that are shown at once; the others are behind a click."""
+"""This many findings are shown at once; the others need a click."""
 _NEXT: Final = {
     "report": "diagnose {}",
     "ranks": "ranks {}",
@@ -60,9 +60,9 @@ _NEXT: Final = {
     "knobs": "whatif {} --list",
     "quality": "info {}",
 }
-"""Where a terminal tells more about a result."""
+"""Commands that show more about a result in a terminal."""
 _UNTRIED: Final = "knobs"
-"""Of a large run a page holds none of these, and a terminal still tells them."""
+"""A page about a large run does not have this result, but a terminal can still show it."""
 
 
 @wraps(report)
@@ -83,7 +83,7 @@ def _pipeline(run: Run) -> Result:
 
 @wraps(kernels)
 def _all_kernels(run: Run) -> Result:
-    """A page has room for those that a terminal leaves out."""
+    """Return kernels, also those that a terminal leaves out: a page has room for them."""
     return kernels(run, limit=MOST_KERNELS)
 
 
@@ -125,7 +125,7 @@ QUESTIONS: tuple[Question, ...] = (
 
 
 def questions_for(said: Claims) -> tuple[Question, ...]:
-    """All questions, with what the user claims of peaks, FLOPs and tokens."""
+    """Return all questions, with what the user claims about peaks, FLOPs and tokens."""
 
     @wraps(report)
     def report_with_claims(run: Run) -> Result:
@@ -148,8 +148,8 @@ def page_of(run: Run, questions: Sequence[Question] = QUESTIONS, progress: Progr
 
 
 def _with_next(result: Result, run: str) -> Result:
-    """The run by its name alone: where it lies on somebody's disk is not for whoever gets the page. A result that
-    holds nothing has nothing more to tell in a terminal."""
+    """Add the next command, with the run by its name alone: readers of the page need not know where it is on a disk. An
+    empty result has no more to show in a terminal."""
     words = _NEXT.get(result.name)
     if words is None:
         return result

@@ -23,12 +23,13 @@ _SIZES: Final = (1, 5, 10, 25, 50, 100, 200)
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """The values of a knob; `now` is the place of the recorded one, which nothing needs to be changed for."""
+    """The values of a knob."""
 
     change: Change
     label: str
     values: tuple[str, ...]
     now: int
+    """Place of the recorded value, for which nothing needs to be changed."""
 
     @property
     def is_gradual(self) -> bool:
@@ -36,13 +37,13 @@ class Scale:
 
     @property
     def outward(self) -> list[int]:
-        """Places of all others, the nearest to now first."""
+        """Places of all other values, the nearest to `now` first."""
         places = [place for place in range(len(self.values)) if place != self.now]
         return sorted(places, key=lambda place: (abs(place - self.now), place < self.now))
 
 
 def scales(start: Baseline, known: Sequence[Change]) -> Iterator[Scale]:
-    """Those that can be turned gradually come first, then what can be switched."""
+    """Yield the knobs that can be turned gradually, then the switches."""
     by_name = {change.name: change for change in known}
     for name, (label, values) in _GRADUAL.items():
         if name in by_name:
@@ -59,7 +60,7 @@ def _offer_fixed_values(*values: str, now: str) -> Callable[[Baseline], tuple[tu
 
 
 def _buckets(start: Baseline) -> tuple[tuple[str, ...], int]:
-    """Recorded buckets have several sizes: they stand where their median would."""
+    """Return bucket sizes. Recorded buckets have several sizes: they are at the place of their median."""
     meetings = start.graph.meetings
     try:
         sizes = meetings.size[reductions(start.graph) & (meetings.size > 0)]
@@ -72,7 +73,7 @@ def _buckets(start: Baseline) -> tuple[tuple[str, ...], int]:
 
 
 def _ranks(start: Baseline) -> tuple[tuple[str, ...], int]:
-    """Whole replicas: half and a quarter of them where these are whole, and more."""
+    """Return numbers of ranks in whole replicas: a quarter and half of them if that is possible, and more."""
     layout = start.facts.layout
     world, replica = (layout.world, layout.replica) if layout is not None else (len(start.graph.ranks), 1)
     fewer = [world // part for part in (4, 2) if world % (part * replica) == 0]
@@ -133,4 +134,4 @@ _SWITCHED: Final[Mapping[str, tuple[str, ...]]] = {
     "first_bucket_mb": ("0.25", "1", "4", "16"),
     "comm_streams": ("2", "4"),
 }
-"""Values that are in between, where a change has some beside those that are tried to rank it."""
+"""Values for changes that have more of them than those tried to rank it."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from lostflops.store.run import Run
 
 MOST_FRAMES: Final = 300_000
-"""Of all stacks together: a few seconds of work, and a few hundred kB of the file."""
+"""All stacks together have at most this many frames: a few seconds of work, and a few hundred kB of the file."""
 
 
 def flame(run: Run) -> Result:
@@ -27,7 +27,7 @@ def flame(run: Run) -> Result:
 
 
 def limit_stacks(stacks: Stacks, most: int = MOST_FRAMES) -> Stacks:
-    """Those that take most; the others of a line are one stack that says how many they are.
+    """Keep the stacks that take the most time; the others of a line become one stack that says how many they are.
 
     >>> items = ((("idle.python", "a"), 3, 30), (("idle.python", "b"), 1, 10), (("idle.python", "c"), 1, 5))
     >>> limit_stacks(Stacks("stacks", "", items, {}), 3).items[1]

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 MOST_TIMES: Final = 64
 _REPEATING: Final = ("accumulate", "microbatches")
-"""These lay the graph out once for each of so many, so that a large number would fill the memory."""
+"""Changes that repeat the graph as often as their value says, so that a large number would fill the memory."""
 
 
 def try_changes(start: Baseline, changes: Sequence[Wanted], known: Sequence[Change] = CHANGES) -> Setting:
-    """All changes together, in this order; with none it is the step that was measured."""
+    """Predict the step with all changes together, in this order; without changes, it is the measured step."""
     value = changes[0][1] if len(changes) == 1 else ", ".join(f"{name}={value}" for name, value in changes)
     try:
         found = _answer(start, changes, known)
@@ -60,7 +60,7 @@ def _answer(start: Baseline, changes: Sequence[Wanted], known: Sequence[Change])
 
 
 def _round_to_total(lines: Mapping[str, float], total: int) -> tuple[tuple[str, int], ...]:
-    """Lines of a replay in whole ns that sum to `total`, which the replay is scaled to; those with the largest
+    """Scale the lines of a replay to `total` and round them to whole ns with that sum; lines with the largest
     remainders are rounded up.
 
     >>> _round_to_total({"compute": 2.0, "comm.wait": 1.0, "copy": 0.0}, 10)

@@ -23,5 +23,5 @@ RENDERERS = (
 
 
 def renderer(name: str) -> Renderer:
-    """The renderer of that name; raises KeyError for one that is not there."""
+    """Return the renderer of this name; raise KeyError if there is none."""
     return {candidate.name: candidate for candidate in RENDERERS}[name]

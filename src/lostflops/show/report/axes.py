@@ -12,17 +12,17 @@ from lostflops.core.results import Field, Plot, Unit
 from lostflops.core.units import format_bytes, format_count, format_flop, format_ns, format_time, parse_duration
 
 MOST_OWN_TICKS: Final = 8
-"""Numbers of things (ranks, hosts) are written themselves if there are not more of them."""
+"""Numbers of things (ranks, hosts) are ticks themselves if there are at most this many."""
 _HUGE: Final = 1e24
-"""Units end there."""
+"""Values from here on have no unit prefix."""
 _MARGIN: Final = 0.03
 _LARGEST: Final = 1e100
 _CLOSEST: Final = 1e-9
-"""Relative: values that are closer than this are drawn as one."""
+"""Values with a smaller relative difference are drawn as one."""
 _FORMATS: Final = {"ns": format_ns, "bytes": format_bytes, "flop": format_flop, "": format_count, "count": format_count}
 _PREFIXES: Final = "kMGTPEZ"
 _MINUTES: Final = 1e12
-"""Longer axes of time are not in seconds."""
+"""Axes that end at this time or later, in ns, are in seconds, minutes or hours with even steps."""
 _DIGITS: Final = 3
 _MOST_DIGITS: Final = 15
 _HINTS: Final = {"gbs": "GB/s", "rate": "per s"}
@@ -30,7 +30,7 @@ _HINTS: Final = {"gbs": "GB/s", "rate": "per s"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axis:
-    """From `low` to `high`, which are above zero on a logarithmic one."""
+    """An axis of a plot, from `low` to `high`; both are above zero on a logarithmic axis."""
 
     unit: Unit
     title: str
@@ -38,14 +38,15 @@ class Axis:
     low: float
     high: float
     own: tuple[float, ...] = ()
+    """Values of the plot that may be its ticks."""
 
     def place(self, value: float) -> float:
-        """From 0 at the low end to 1 at the high one."""
+        """Return the place of a value, from 0 at the low end to 1 at the high end."""
         low, high = self._on_scale(self.low), self._on_scale(self.high)
         return (self._on_scale(value) - low) / (high - low)
 
     def ticks(self, most: int) -> tuple[tuple[float, str], ...]:
-        """Round values in the axis, each as it is written."""
+        """Return round values within the axis, each with its text."""
         found = self.own if self.own and len(self.own) <= most else self._round(most)
         inside = [value for value in found if self.low <= value <= self.high]
         base, name = self._long()
@@ -61,7 +62,8 @@ class Axis:
         )
 
     def _long(self) -> tuple[float, str]:
-        """Minutes and hours have no powers of ten: even steps are in them; short axes are in seconds."""
+        """Return the unit of long time axes, in ns, and its name. Minutes and hours are not powers of ten, so even
+        steps need their own unit; shorter axes have none."""
         if self.log or self.unit != "ns" or self.high < _MINUTES:
             return 1.0, ""
         reach = self.high - self.low
@@ -84,7 +86,7 @@ class Axis:
 
 
 def axes(plot: Plot) -> tuple[Axis, Axis] | None:
-    """Of x and y; None where there is nothing to draw."""
+    """Return the axes of x and y; None if there is nothing to draw."""
     points = [point for series in plot.series for point in series.points if drawable(plot, point)]
     if not points:
         return None
@@ -93,7 +95,8 @@ def axes(plot: Plot) -> tuple[Axis, Axis] | None:
 
 
 def drawable(plot: Plot, point: tuple[float, float]) -> bool:
-    """A logarithmic axis has no place for zero and what is below, and none has for what no quantity is."""
+    """Return whether a point can be drawn: a logarithmic axis has no place for zero and below, and no axis for absurd
+    values."""
     return all(
         abs(value) <= _LARGEST and (value >= 1 / _LARGEST or not log)
         for value, log in zip(point, (plot.log_x, plot.log_y), strict=True)
@@ -105,7 +108,8 @@ def left_out(plot: Plot) -> int:
 
 
 def numbers(plot: Plot) -> tuple[int, ...]:
-    """A number for each series, by which it gets its look. A line has that of marks with the same name up to a colon.
+    """Return a number for each series, which decides its look. A line has that of marks with the same name up to a
+    colon.
 
     >>> from lostflops.core.results import Series
     >>> drawn = (("a: measured", "marks"), ("a: fitted", "line"), ("b", "line"))
@@ -124,7 +128,7 @@ def numbers(plot: Plot) -> tuple[int, ...]:
 
 
 def format_axis_value(value: float, unit: Unit, digits: int = _DIGITS) -> str:
-    """A value beside an axis, without zeros that say nothing.
+    """Format a value at an axis, without trailing zeros.
 
     >>> values = ((1e6, "bytes"), (2500, "ns"), (0.25, "share"), (4096, "count"), (0.5, "gbs"))
     >>> tuple(format_axis_value(value, unit) for value, unit in values)
@@ -146,7 +150,7 @@ def format_axis_value(value: float, unit: Unit, digits: int = _DIGITS) -> str:
 
 
 def _brief(value: float, digits: int) -> str:
-    """Rounded, and without a power of ten.
+    """Round a value, without a power of ten.
 
     >>> _brief(99_200.4, 3), _brief(0.25, 3)
     ('99200', '0.25')
@@ -155,7 +159,7 @@ def _brief(value: float, digits: int) -> str:
 
 
 def _factor(name: str, unit: Unit) -> float:
-    """What one of a unit is.
+    """Return the value of one unit.
 
     >>> _factor("ms", "ns"), _factor("GB", "bytes"), _factor("", "count")
     (1000000, 1000000000, 1)
@@ -166,7 +170,7 @@ def _factor(name: str, unit: Unit) -> float:
 
 
 def _digits(values: Sequence[float]) -> int:
-    """So many that the smallest step between values shows: what is close together must be told apart, and truly.
+    """Return how many digits show the smallest step between values, so that close values differ correctly.
 
     >>> _digits([25.84, 25.86, 25.88]), _digits([0, 20, 40])
     (4, 3)
@@ -204,7 +208,7 @@ def _axis(field: Field, values: Iterable[float], *, log: bool) -> Axis:
 
 
 def _steps(low: float, high: float, most: int) -> Iterator[float]:
-    """Multiples of 1, 2 or 5 times a power of ten: those in the axis, and some behind it."""
+    """Yield multiples of 1, 2 or 5 times a power of ten: those within the axis, and some after it."""
     rough = (high - low) / max(most - 1, 1)
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(power * digit for digit in (1, 2, 5, 10) if power * digit >= rough * (1 - 1e-9))

@@ -16,21 +16,24 @@ from lostflops.show.report.flame import Branch, tree
 
 NO_VALUE: Final = 2**32 - 1
 _WHOLE: Final = ("ns", "bytes", "flop")
-"""Units of which no part of one is ever shown."""
+"""Units that are shown only as whole numbers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """Values of all rows one after another, in rows of `places`. Those of kind `u4` are counted from `least`."""
+    """Values of all rows, one row after the other."""
 
     places: int
+    """Number of values per row."""
     kind: str
+    """`u4` or `f8`."""
     least: float
+    """Number that values of kind `u4` are counted from."""
     packed: bytes
 
 
 def cells(block: HeatMap) -> Cells:
-    """Rows that are shorter than the longest are filled up."""
+    """Pack the cells of a heat map; rows shorter than the longest are filled up."""
     places = max((len(values) for _, values in block.rows), default=0)
     flat: list[float | None] = []
     for _, values in block.rows:
@@ -49,12 +52,13 @@ def cells(block: HeatMap) -> Cells:
 
 @dataclass(frozen=True, slots=True)
 class Forest:
-    """Stacks as a tree: branches in the order in which they are drawn, each after its parent and the largest first.
-    `frames` are places in `names`; `parents` are places of branches counted from 1, and 0 for the outermost."""
+    """Stacks as a tree: branches in drawing order, each after its parent and the largest first."""
 
     names: list[str]
     frames: bytes
+    """Places in `names`."""
     parents: bytes
+    """Places of branches, counted from 1; 0 for the outermost."""
     samples: bytes
     ns: bytes
 

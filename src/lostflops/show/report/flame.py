@@ -9,13 +9,13 @@ from typing import Final
 from lostflops.core.results import Stacks
 
 SMALLEST: Final = 0.003
-"""Branches of a smaller share are not drawn."""
+"""Branches with a smaller share of the time are not drawn."""
 MOST_LEVELS: Final = 80
 
 
 @dataclass(slots=True)
 class Branch:
-    """Stacks that begin alike."""
+    """Stacks that begin with the same frames."""
 
     frame: str
     samples: int = 0
@@ -25,11 +25,13 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class FlameBar:
-    """A branch in its place: level from the outermost, and the time of all that is drawn before it."""
+    """A branch in its place."""
 
     branch: Branch
     level: int
+    """Level, counted from the outermost."""
     first: int
+    """Time of all that is drawn before it, in ns."""
 
 
 def tree(stacks: Stacks) -> Branch:
@@ -45,7 +47,7 @@ def tree(stacks: Stacks) -> Branch:
 
 
 def bars(root: Branch) -> tuple[list[FlameBar], int, int]:
-    """What is drawn; then how many branches are too small, and how many lie too deep."""
+    """Return the bars to draw, then how many branches are too small, and how many are too deep."""
     drawn: list[FlameBar] = []
     small = deep = 0
     waiting = [(root, -1, 0)]
@@ -65,5 +67,5 @@ def bars(root: Branch) -> tuple[list[FlameBar], int, int]:
 
 
 def _sort_children(branch: Branch) -> Iterator[Branch]:
-    """The largest first, so that the eye starts with it."""
+    """Yield the children, the largest first, so that the eye starts with it."""
     yield from sorted(branch.children.values(), key=lambda child: (-child.ns, child.frame))

@@ -20,7 +20,7 @@ from lostflops.show.report.view import View, pack_data
 
 
 def check_file(file: Path) -> None:
-    """Raise where a page cannot be written: it is better to know before minutes are spent on answers."""
+    """Raise an error if a page cannot be written: it is better to know before minutes are spent on answers."""
     if file.is_dir():
         raise UsageError(f"{file} is a folder: name a file")
     if not file.parent.is_dir():
@@ -66,7 +66,8 @@ def asset(name: str) -> str:
 
 
 def policy(script: str, style: str) -> str:
-    """
+    """Return the content security policy of a page.
+
     >>> policy("", "").split("; ")[0]
     "default-src 'none'"
     """

@@ -47,7 +47,8 @@ def write(result: Result, stream: TextIO) -> None:
 
 
 def _text(words: str) -> str:
-    r"""
+    r"""Escape text, so that it cannot become markup.
+
     >>> _text("a|b <script> *x*")
     'a\\|b \\<script\\> \\*x\\*'
     """
@@ -55,7 +56,7 @@ def _text(words: str) -> str:
 
 
 def _code(words: str) -> str:
-    """Code in as many backticks as it needs.
+    """Format code in as many backticks as it needs.
 
     >>> _code("a `b` c")
     '`` a `b` c ``'
@@ -65,7 +66,7 @@ def _code(words: str) -> str:
 
 
 def _block(block: Block) -> Iterator[str]:
-    """Pictures are named: a page draws them."""
+    """Yield the lines of a block; charts are only named, because a page draws them."""
     match block:
         case Table():
             yield from _table(block)
@@ -150,7 +151,7 @@ def _is_number(value: Value) -> bool:
 
 
 def _grid(heads: Sequence[str], rows: Iterable[Sequence[str]], numeric: Sequence[bool]) -> Iterator[str]:
-    """Columns of numbers stand to the right."""
+    """Yield a table; columns of numbers are aligned right."""
     yield ""
     yield "| " + " | ".join(map(_text, heads)) + " |"
     yield "|" + "".join("---:|" if right else "---|" for right in numeric)

@@ -40,7 +40,7 @@ from lostflops.show.report.values import (
 )
 
 MOST_ROWS: Final = 60
-"""Of a table: a notebook is read from top to bottom, and JSON holds them all."""
+"""A table shows at most this many rows: a notebook is read from top to bottom, and JSON has all rows."""
 _NUMBER: Final = ' style="text-align:right"'
 _TEXT: Final = ' style="text-align:left"'
 
@@ -62,7 +62,8 @@ def _result(result: Result) -> list[str]:
 
 
 def _text(words: str) -> str:
-    """
+    """Escape text, so that it cannot become HTML.
+
     >>> _text("<script>")
     '&lt;script&gt;'
     """
@@ -97,7 +98,7 @@ def _block(block: Block) -> Iterator[str]:
 
 
 def _parts(block: Lines | Portions | Waterfall) -> Iterator[str]:
-    """What makes up a whole, each with a bar for its share."""
+    """Yield the parts of a whole, each with a bar for its share."""
     match block:
         case Lines():
             time = f"time per {block.unit}" if block.unit else "time"
@@ -149,7 +150,7 @@ def _table(block: Table) -> Iterator[str]:
 
 
 def _grid(heads: Sequence[str], rows: Sequence[tuple[Sequence[str], Sequence[bool]]]) -> Iterator[str]:
-    """Cells are HTML already; of each the second says whether it is a number."""
+    """Yield a table. Each row is its cells, which are HTML already, and whether each is a number."""
     if not rows:
         yield "<p>(no rows)</p>"
         return

@@ -21,7 +21,7 @@ _PLOT_WIDTH: Final = 1200
 
 
 def bar(start: float, share: float) -> str:
-    """A part of a whole in the ink of the text around it.
+    """Draw a part of a whole in the colour of the text around it.
 
     >>> bar(0, 0.5).count('width="90.0"')
     1
@@ -35,7 +35,7 @@ def bar(start: float, share: float) -> str:
 
 
 def heat_map(block: HeatMap) -> str:
-    """The fuller a cell, the larger its value; hovering tells it."""
+    """Draw a heat map; the larger a value, the fuller its cell. Hovering shows it."""
     largest = max((value for _, values in block.rows for value in values if value is not None), default=0.0)
     shown = block.rows[:_MOST_ROWS]
     rows = "".join(
@@ -62,7 +62,7 @@ def _cells(block: HeatMap, values: tuple[float | None, ...], largest: float) -> 
 
 
 def _full(value: float, largest: float) -> float:
-    """A cell that holds nothing is still seen."""
+    """Return the opacity of a cell; an empty cell is still visible."""
     return _PALEST + (1 - _PALEST) * (max(0.0, value) / largest if largest > 0 else 0.0)
 
 
@@ -72,7 +72,7 @@ def _format_tooltip(block: HeatMap, at: int, value: float) -> str:
 
 
 def plot(block: Plot) -> str:
-    """On white, since its colours are made for that."""
+    """Draw a plot on white, because its colours are made for that."""
     body: list[str] = []
     height = draw_plot(replace(block, title=""), 0, body) + 12
     return (

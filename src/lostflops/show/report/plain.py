@@ -14,12 +14,12 @@ def write(result: Result, stream: TextIO) -> None:
 
 
 def write_json(data: Any, stream: TextIO) -> None:
-    """Indented JSON; what JSON cannot hold is written as text, not-a-number and infinity as null."""
+    """Write indented JSON; values that JSON cannot hold become text, not-a-number and infinity become null."""
     stream.write(msgspec.json.format(_encode(data), indent=2).decode() + "\n")
 
 
 def write_csv(columns: Sequence[str], rows: Iterable[Sequence[Any]], stream: TextIO) -> None:
-    """A heading and the rows; null is an empty field.
+    """Write a heading and the rows; null is an empty field.
 
     >>> import sys
     >>> write_csv(["name", "dur"], [("a,b", 1), (None, 2)], sys.stdout)
@@ -35,7 +35,7 @@ def write_csv(columns: Sequence[str], rows: Iterable[Sequence[Any]], stream: Tex
 def write_json_table(
     schema: str, columns: Sequence[str], types: Sequence[str], rows: Iterable[Sequence[Any]], stream: TextIO
 ) -> None:
-    """One document with a row per line; columns of the same name get a number.
+    """Write one document with a row per line; columns of the same name get a number.
 
     >>> import sys
     >>> write_json_table("lostflops.sql/1", ["n", "n"], ["INTEGER", "INTEGER"], [(1, 2)], sys.stdout)

@@ -19,24 +19,24 @@ ROWS: Final = 16
 WIDEST: Final = 100
 NARROWEST: Final = 20
 MOST_SERIES: Final = 24
-"""In the legend; all are drawn."""
+"""The legend has at most this many series; all are drawn."""
 _SIGNS: Final = "ox+*#@%&abcdefghijklmnpqrstuvwyz"
 _COLOURS: Final = ("cyan", "yellow", "magenta", "green", "blue", "red")
 _DOTS: Final = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
-"""Of a braille character, by row and column."""
+"""Bits of the dots of a braille character, by row and column."""
 _BRAILLE: Final = 0x2800
 
 
 @dataclass(slots=True)
 class _Canvas:
-    """Cells by row and column; a cell holds a sign, or dots of the series that came last."""
+    """Cells by row and column; a cell has a sign, or dots of the last series that was drawn there."""
 
     columns: int
     signs: dict[tuple[int, int], tuple[str, int]] = field(default_factory=dict)
     dots: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
 
     def dot(self, x: float, y: float, series: int) -> None:
-        """At a place from 0 to 1, y upwards."""
+        """Draw a dot at a place from 0 to 1, with y upwards."""
         column, row = round(x * (2 * self.columns - 1)), _dot_row(y)
         cell = row // 4, column // 2
         held, _ = self.dots.get(cell, (0, series))
@@ -64,7 +64,7 @@ class _Canvas:
 
 
 def draw_text_plot(plot: Plot, width: int, *, plain: bool = False) -> Iterator[Text]:
-    """The plot line by line, none wider than `width`."""
+    """Yield the plot line by line, each at most `width` wide."""
     scales = axes(plot)
     if scales is None:
         yield Text("(no data to plot)")
@@ -90,7 +90,7 @@ def _dot_row(y: float) -> int:
 
 
 def _draw(plot: Plot, series: Series, number: int, scales: tuple[Axis, Axis], canvas: _Canvas, *, alone: bool) -> None:
-    """A line that goes through no marks carries its sign at its end."""
+    """Draw a series; a line without marks has its sign at its end."""
     places: list[tuple[float, float] | None] = [
         (scales[0].place(point[0]), scales[1].place(point[1])) if drawable(plot, point) else None
         for point in series.points
@@ -118,7 +118,7 @@ def _between(one: tuple[float, float], other: tuple[float, float], columns: int)
 
 
 def _foot(across: Axis, columns: int, margin: int, *, plain: bool) -> Iterator[Text]:
-    """The axis of x, with as many of its values as find room."""
+    """Yield the x axis, with as many of its values as fit."""
     line = ["-" if plain else "─"] * columns
     labels = [" "] * (margin + 2 + columns)
     free = 0
@@ -135,7 +135,7 @@ def _foot(across: Axis, columns: int, margin: int, *, plain: bool) -> Iterator[T
 
 
 def _legend(plot: Plot, width: int) -> Iterator[Text]:
-    """Names side by side where they fit."""
+    """Yield the legend, with names side by side if they fit."""
     shown: Sequence[Series] = plot.series[:MOST_SERIES]
     line, looks = Text("  "), numbers(plot)
     for number, series in zip(looks, shown, strict=False):

@@ -13,17 +13,17 @@ from lostflops.core.units import format_bytes, format_share
 from lostflops.show.report.printable import printable
 
 MOST_PARTS: Final = 4
-"""Parts shown of each; the rest is summed."""
+"""At most this many parts of a portion are shown; the rest is summed."""
 SMALLEST: Final = 0.02
-"""Of the whole; a part that is smaller is part of the rest."""
+"""A part smaller than this share of the whole is included in the rest."""
 WIDEST_NAME: Final = 32
 NARROWEST_BARS: Final = 20
 _BESIDE_BARS: Final = 21
-"""Cells that indent, bytes and share take with the spaces between."""
+"""Cells for indent, bytes and share, with the spaces between them."""
 
 
 def draw_portions(block: Portions, width: int, *, plain: bool = False) -> Iterator[tuple[str, bool]]:
-    """A line for each portion that holds anything and for its largest parts, and whether it is one of these.
+    """Yield a line for each portion that is not empty and for its largest parts, and whether the line is such a part.
 
     >>> whole = Portions("p", "", "owner", (Portion("a", 6, 2, (Portion("x", 6, 2),)), Portion("b", 2, 1)), 8)
     >>> for line, _ in draw_portions(whole, 43, plain=True): print(line)
@@ -46,7 +46,7 @@ def draw_portions(block: Portions, width: int, *, plain: bool = False) -> Iterat
 
 
 def _bars(block: Portions) -> list[tuple[int, Portion, int]]:
-    """Depth, portion and the byte at which its bar starts."""
+    """Return depth, portion and the byte at which its bar starts."""
     found, at = [], 0
     for item in block.items:
         if item.bytes:
@@ -60,7 +60,7 @@ def _bars(block: Portions) -> list[tuple[int, Portion, int]]:
 
 
 def _select_largest_parts(parts: Sequence[Portion], whole: int) -> Iterator[Portion]:
-    """The largest, and the rest as one; nothing where all are small."""
+    """Yield the largest parts, and the rest as one; nothing if all are small."""
     kept = sum(part.bytes >= SMALLEST * whole for part in parts)
     kept = min(kept, MOST_PARTS) if len(parts) > MOST_PARTS + 1 else kept
     yield from parts[:kept]
@@ -69,7 +69,7 @@ def _select_largest_parts(parts: Sequence[Portion], whole: int) -> Iterator[Port
 
 
 def _shorten_name(name: str, width: int) -> str:
-    """The end tells more of modules and source lines than what they begin with.
+    """Shorten a name at its beginning: the end says more about modules and source lines.
 
     >>> _shorten_name("  model.layers.11.attention.query", 20)
     '  ...attention.query'
@@ -81,7 +81,7 @@ def _shorten_name(name: str, width: int) -> str:
 
 
 def _bar(start: int, size: int, whole: int, width: int, mark: str) -> str:
-    """From edge to edge, so that widths sum to that of the whole; what is thinner than a cell is a stroke.
+    """Draw a bar from edge to edge, so that widths sum to that of the whole; a bar thinner than a cell is a stroke.
 
     >>> _bar(0, 1, 3, 10, "#"), _bar(1, 2, 3, 10, "#"), _bar(999, 1, 1000, 10, "#")
     ('###', '   #######', '         |')

@@ -2,7 +2,7 @@
 
 
 def printable(text: str) -> str:
-    r"""Control codes are written out.
+    r"""Write out control codes.
 
     >>> printable("a\x1b[31m")
     'a\\x1b[31m'

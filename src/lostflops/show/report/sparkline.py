@@ -10,13 +10,13 @@ from lostflops.core.units import format_bytes, format_ns, pluralise
 from lostflops.show.report.printable import printable
 
 SMALLEST: Final = 0.01
-"""Part of the largest total below which a row is not drawn."""
+"""A row is drawn only if it reaches this part of the largest total."""
 _HEIGHTS: Final = " ▁▂▃▄▅▆▇█"
 _PLAIN: Final = " .:-=+*%#"
 
 
 def sparkline(values: tuple[int, ...], largest: int, *, plain: bool = False) -> str:
-    """Heights are parts of the largest; what holds anything is never invisible.
+    """Draw values as heights relative to the largest; a value above zero is always visible.
 
     >>> sparkline((0, 1, 50, 100), 100), sparkline((0, 1, 50, 100), 100, plain=True)
     (' ▁▄█', ' .=#')
@@ -27,8 +27,8 @@ def sparkline(values: tuple[int, ...], largest: int, *, plain: bool = False) -> 
 
 
 def sparklines(block: Timeline, *, plain: bool = False) -> Iterator[str]:
-    """Steps, the total, what it is made of, and where the top is. Each row is as high as its own largest value, which
-    stands behind it; rows that are never a hundredth of the total are only counted."""
+    """Yield steps, the total, its rows and the place of the peak. Each row is scaled to its own largest value, which is
+    written after it; rows that never reach `SMALLEST` of the total are only counted."""
     if not block.at:
         yield "(no data)"
         return
@@ -50,7 +50,7 @@ def sparklines(block: Timeline, *, plain: bool = False) -> Iterator[str]:
 
 
 def _labels(block: Timeline) -> str:
-    """Numbers where they begin, those that would run into the one before left out."""
+    """Return the numbers of marks at the places where they begin, without those that would overlap the one before."""
     line = ""
     for number, time in block.marks:
         column = _column(block, time)

@@ -22,10 +22,10 @@ MARGIN: Final = 12
 ROW: Final = 18
 FONT: Final = 11
 LETTER: Final = 6.7
-"""Width of a letter of a monospaced font of that size; the widest common ones take 0.602 of it."""
+"""Width of a letter in a monospaced font of that size; the widest common fonts take 0.602 of it."""
 FEWEST_LETTERS: Final = 3
 WIDEST_TEXT: Final = 165
-"""Letters of a line of text above the graph."""
+"""A line of text above the graph has at most this many letters."""
 _COLOURS: Final = {
     "line": ("#37474f", "#ffffff"),
     "program": ("#f6b26b", "#1a1a1a"),
@@ -62,7 +62,7 @@ def _heading(result: Result) -> Iterator[tuple[int, str, str]]:
 
 
 def _draw(block: Stacks, top: int, body: list[str]) -> int:
-    """Add the graph below `top`; returns where it ends."""
+    """Add the graph below `top`; return where it ends."""
     root = tree(block)
     drawn, small, deep = bars(root)
     left: float = MARGIN
@@ -101,7 +101,7 @@ def _bar(bar: FlameBar, block: Stacks, whole: int, top: int) -> str:
 
 
 def _label(frame: str, share: str, x: float, y: int, width: float, ink: str) -> str:  # noqa: PLR0917
-    """Function, share and file as far as they fit, the function before all."""
+    """Return function, share and file as far as they fit, the function first."""
     room = int((width - 8) / LETTER)
     function, _, place = frame.partition(" ") if ":" in frame else (frame, "", "")
     file = PurePosixPath(place).name

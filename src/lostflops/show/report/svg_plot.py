@@ -20,7 +20,7 @@ HEIGHT: Final = 340
 LEGEND: Final = LEFT + WIDTH + 24
 LEGEND_LETTERS: Final = 40
 MOST_SERIES: Final = 18
-"""In the legend; all are drawn."""
+"""The legend has at most this many series; all are drawn."""
 INK: Final = "#1a1a1a"
 PALE: Final = "#555555"
 _COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
@@ -36,7 +36,7 @@ _SHAPES: Final = (
 
 
 def draw_plot(plot: Plot, top: int, body: list[str]) -> int:
-    """Add the plot below `top`; returns where it ends."""
+    """Add the plot below `top`; return where it ends."""
     if plot.title:
         top += 16
         body.append(text_at(12, top, plot.title, INK, 'font-size="13" font-weight="bold"'))

@@ -12,5 +12,5 @@ def escape_text(text: str) -> str:
 
 
 def clean(text: str) -> str:
-    """Without what XML cannot hold."""
+    """Replace characters that XML cannot hold by spaces."""
     return "".join(letter if letter.isprintable() else " " for letter in text)

@@ -51,15 +51,15 @@ from lostflops.show.report.values import (
 WIDTH = 80
 _NARROWEST = 40
 NARROWEST_TEXT = 12
-"""A text column may be folded down to this; a table that needs more is shown as one record after the other."""
+"""A text column may be folded down to this width; a wider table is shown as one record after the other."""
 
 NARROWEST_BARS = 20
 MOST_PARTS = 4
-"""Parts shown below a line of the ledger; the rest is summed."""
+"""At most this many parts are shown below a line of the ledger; the rest is summed."""
 MOST_STACKS = 5
 MOST_HEAT_ROWS = 64
 MOST_NAMED = 8
-"""Columns of a heat map that are all named."""
+"""All columns of a heat map are named if there are at most this many."""
 
 
 def write(result: Result, stream: TextIO) -> None:
@@ -102,7 +102,7 @@ def _write_pairs(block: Pairs, console: Console) -> None:
 
 
 def _as_table(block: Table | Stacks) -> Table:
-    """Of stacks the largest; a drawing shows them all."""
+    """Return a table of the largest stacks, or the table itself; a drawing shows all stacks."""
     if isinstance(block, Table):
         return block
     ordered = sorted(block.items, key=lambda item: -item[-1])[:MOST_STACKS]
@@ -161,7 +161,7 @@ def _write_plot(block: Plot, console: Console) -> None:
 
 
 def _write_heat_map(block: HeatMap, console: Console) -> None:
-    """A shade for each cell, from nothing to the largest value."""
+    """Write a shade for each cell, from nothing to the largest value."""
     plain = _is_plain(console)
     largest = max((value for _, values in block.rows for value in values if value is not None), default=0.0)
     widest = max((cell_len(_clean(name)) for name, _ in block.rows), default=0)
@@ -251,7 +251,7 @@ def _pairs(cells: Sequence[Sequence[str]]) -> Padding:
 
 
 def _ledger(block: Lines) -> Grid:
-    """Lines that hold any time, each with its largest parts."""
+    """Tabulate the lines that have any time, each with its largest parts."""
     grid = Grid.grid(padding=(0, 2))
     grid.add_column(overflow="fold")
     grid.add_column(justify="right", no_wrap=True)
@@ -314,7 +314,7 @@ _PLAIN_SHADES: Final = ".-+*#"
 
 
 def floating_bar(start: float, stop: float, width: int, *, plain: bool = False) -> str:
-    """A bar from `start` to `stop`, in percent of the width; what holds anything is never invisible.
+    """Draw a bar from `start` to `stop`, in percent of the width; a bar that is not empty is always visible.
 
     >>> floating_bar(50, 100, 8), floating_bar(0, 25, 8), floating_bar(99.9, 100, 8), floating_bar(30, 30, 8)
     ('    ████', '██', '       ▏', '')
@@ -332,7 +332,7 @@ def floating_bar(start: float, stop: float, width: int, *, plain: bool = False) 
 
 
 def shade(value: float | None, largest: float, *, plain: bool = False) -> str:
-    """A character that is darker the larger the value; what is not known is a question mark.
+    """Return a character that is darker the larger the value; an unknown value is a question mark.
 
     >>> "".join(shade(value, 4) for value in (0, 1, 2, 3, 4, None, -1))
     '·░▒▓█?·'

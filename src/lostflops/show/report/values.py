@@ -22,7 +22,7 @@ _STEPS = re.compile(r"--steps \d+:(\d+)")
 
 
 def format_value(value: Value, unit: Unit) -> str:
-    """One value as people read it.
+    """Format a value as people read it.
 
     >>> format_value(1_500_000, "ns"), format_value(0.25, "share"), format_value(None, "bytes"), format_value(12345, "")
     ('1.50 ms', '25.0%', '-', '12345')
@@ -43,7 +43,8 @@ def format_value(value: Value, unit: Unit) -> str:
 
 
 def _format_rate(value: float) -> str:
-    """
+    """Format a number per second or a ratio.
+
     >>> _format_rate(1234567.8), _format_rate(23.789), _format_rate(0.00002), _format_rate(0)
     ('1,234,568', '23.8', '<0.001', '0')
     """
@@ -53,7 +54,7 @@ def _format_rate(value: float) -> str:
 
 
 def format_values(values: Sequence[Value], unit: Unit) -> str:
-    """Several values; numbers that follow each other are drawn together.
+    """Format several values; consecutive numbers become a range.
 
     >>> format_values((0, 1, 2, 3, 8), ""), format_values(("a", "b"), ""), format_values((), "")
     ('0-3, 8', 'a, b', '-')
@@ -75,7 +76,7 @@ def format_values(values: Sequence[Value], unit: Unit) -> str:
 
 
 def format_saving(finding: Finding) -> str:
-    """What its fix saves, and how we know."""
+    """Describe what the fix saves, and how we know."""
     expected = finding.prediction
     if expected is None or not finding.costs_time:
         return finding.saving
@@ -84,7 +85,7 @@ def format_saving(finding: Finding) -> str:
 
 
 def format_hours(finding: Finding) -> str:
-    """What its fix saves in a day of training, in rank-hours and money."""
+    """Describe what the fix saves in a day of training, in rank-hours and money."""
     money = "" if finding.usd is None else f" (${finding.usd:,.0f})"
     return f"{finding.rank_hours:,.1f} rank-hours a day{money}"
 
@@ -94,7 +95,7 @@ def label_saving(finding: Finding) -> str:
 
 
 def format_doubt(finding: Finding) -> str:
-    """Why it is only suspected, and what to record; empty where it is found."""
+    """Say why the finding is only suspected, and what to record; empty if it is found."""
     steps = _STEPS.search(finding.record)
     how = f"Record {steps[1]} steps" if steps else "Record with"
     record = f" {how}: lostflops run {finding.record} -- COMMAND" if finding.record else ""

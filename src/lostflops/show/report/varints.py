@@ -12,7 +12,7 @@ _BITS: Final = 7
 
 
 def varints(values: Sequence[int]) -> bytes:
-    """Numbers that are not negative.
+    """Encode numbers that are not negative.
 
     >>> varints([1, 300]).hex(" ")
     '01 ac 02'
@@ -21,7 +21,7 @@ def varints(values: Sequence[int]) -> bytes:
 
 
 def deltas(values: Sequence[int]) -> bytes:
-    """Each number less the one before it; what is negative takes odd places: 0, -1, 1, -2 are 0, 1, 2, 3.
+    """Encode each number minus the one before it; negative differences become odd numbers: 0, -1, 1, -2 are 0, 1, 2, 3.
 
     >>> deltas([5, 4, 4]).hex(" ")
     '0a 01 00'

@@ -90,7 +90,7 @@ class View:
         }
 
     def events(self, events: Events) -> dict[str, Any]:
-        """What is below rows; times and numbers are stored as differences, which are small."""
+        """Return the events below rows; times and numbers are stored as differences, which are small."""
         meetings = events.meetings
         return {
             "rows": list(events.rows),
@@ -161,7 +161,7 @@ def _marks(block: Strips | Timeline) -> dict[str, Any]:
 
 
 def _table(table: Table) -> dict[str, Any]:
-    """What people can see of it: `more` is for programs."""
+    """Return the part of a table that people see; `more` is for programs."""
     units = [field.unit for field in table.fields]
     rows = [[_value(value, unit) for value, unit in zip(row, units, strict=True)] for row in table.rows]
     return {
@@ -200,7 +200,7 @@ def _plain(value: Any) -> Any:
 
 
 def pack_data(data: Mapping[str, Any], blobs: list[bytes]) -> list[str]:
-    """The JSON and then the blobs, each deflated and as text without any character that means something in HTML."""
+    """Return the JSON and then the blobs, each deflated and as text without any character that is special in HTML."""
     text = json.dumps(data, separators=(",", ":"), allow_nan=False).encode()
     # The highest level takes eight times as long for a thirtieth less.
     return [b64encode(zlib.compress(one, 6)).decode() for one in (text, *blobs)]

@@ -44,7 +44,7 @@ class App:
             await response(scope, receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive) -> Response | None:
-        """None when nobody waits for it any more."""
+        """Answer a request; return None if the client is gone."""
         route = self._admit_request(scope)
         parameters = _parameters(route, scope)
         body = await _body(route, Headers(scope=scope), receive)
@@ -92,7 +92,7 @@ def _parameters(route: Route, scope: Scope) -> Parameters:
 
 
 async def _body(route: Route, headers: Headers, receive: Receive) -> Any:
-    """The JSON object of a POST; nothing else has a body."""
+    """Return the JSON object of a POST; other requests have no body."""
     most = MOST_BODY if route.method == "POST" else 0
     parts, size, more = [], 0, True
     while more:

@@ -28,7 +28,8 @@ HEADERS: Final = {
 
 
 def refusal(headers: Headers, port: int, token: str, *, public: bool, is_shell: bool) -> tuple[int, str] | None:
-    """Why a request is not answered, with its status; None lets it in. `public` routes say nothing about the run."""
+    """Return the status and the reason if a request is refused; None lets it in. `public` routes say nothing about the
+    run."""
     names = ("127.0.0.1", "localhost")
     hosts = [f"{name}:{port}" for name in names] + [name for name in names if port == 80]  # which browsers leave out
     if headers.getlist("host") not in [[host] for host in hosts]:
@@ -44,7 +45,8 @@ def refusal(headers: Headers, port: int, token: str, *, public: bool, is_shell: 
 
 
 def _own(headers: Headers, is_shell: bool) -> bool:
-    """What browsers say of where a request comes from. Following a link to the page is fine: it holds no data."""
+    """Return whether browsers say that a request comes from the page itself. Following a link to the page is allowed:
+    it contains no data."""
     site = headers.get("sec-fetch-site", "none")
     followed = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
     return site in ("none", "same-origin") or (is_shell and followed)

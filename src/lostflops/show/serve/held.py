@@ -28,25 +28,26 @@ if TYPE_CHECKING:
 Numbers = npt.NDArray[np.int64]
 
 MOST_EVENTS: Final = 20_000_000
-"""Of all ranks together, some 40 bytes each."""
+"""All ranks together keep at most this many events, of some 40 bytes each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldLane:
-    """Events of one lane by start. `reach` is the latest stop of any event up to each."""
+    """Events of one lane, sorted by start."""
 
     lane: int
     is_thread: bool
     start: Numbers
     stop: Numbers
     reach: Numbers
+    """Latest stop of any event up to each."""
     event: Numbers
     link: Numbers
     kind: npt.NDArray[Any]
     name: npt.NDArray[Any]
 
     def within(self, first: int, last: int) -> Numbers:
-        """Places of events that touch a window."""
+        """Return the places of events that touch a window."""
         low = int(np.searchsorted(self.reach, first, side="right"))
         high = int(np.searchsorted(self.start, last, side="left"))
         return low + np.flatnonzero(self.stop[low:high] > first)
@@ -61,7 +62,7 @@ class HeldRank:
 
 
 class HeldEvents:
-    """Of one state of a run. Any number of threads may ask."""
+    """Events of one state of a run. Any number of threads may ask."""
 
     def __init__(self, most: int = MOST_EVENTS) -> None:
         self._most = most
@@ -70,8 +71,8 @@ class HeldEvents:
         self._common: tuple[OneClock, Extent | None, ArrivalSizes] | None = None
 
     def within(self, run: Run, ranks: Sequence[int], start: int, stop: int, most: int) -> Events:
-        """At most `most` events of these ranks that touch a window; times count from the beginning of the timeline.
-        Of more ranks than can be kept SQL finds them."""
+        """Return at most `most` events of these ranks that touch a window; times count from the beginning of the
+        timeline. If there are more ranks than can be kept, SQL finds the events."""
         if not ranks or (unknown := sorted(set(ranks) - set(run.ranks))):
             raise UsageError(f"the run has no rank {unknown[0]}" if ranks else "no rank is given")
         with self._lock:
@@ -89,7 +90,7 @@ class HeldEvents:
     def _longest(
         self, run: Run, clock: OneClock, ranks: Sequence[int], asked: Extent, most: int
     ) -> tuple[Columns, int]:
-        """Lanes take turns, and each gives its longest first."""
+        """Return events and their number; lanes take turns, and each gives its longest first."""
         told = ", ".join(map(str, ranks))
         ((events,),) = run.rows(f"select coalesce(sum(events), 0) from ranks where rank in ({told})")
         if events > self._most:
@@ -142,7 +143,8 @@ def read_rank(run: Run, rank: int) -> HeldRank:
 
 
 def _number_texts(run: Run, text: str, own: str) -> tuple[npt.NDArray[Any], str]:
-    """Different texts in order, and SQL that gives each its place: a million Python strings would take seconds."""
+    """Return the distinct texts in order, and SQL that gives each its place: a million Python strings would take
+    seconds."""
     texts = f"(select distinct {text} as text from {own})"
     found = [one for (one,) in run.rows(f"select text from {texts} order by text")]
     known = np.empty(len(found), object)

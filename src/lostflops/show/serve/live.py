@@ -21,17 +21,18 @@ from lostflops.show.serve.work import Workers
 from lostflops.store.run import Run
 
 SLOW_SECONDS: Final = 900.0
-"""A question about a large run is answered once, and may take its time."""
+"""A question about a large run is answered once, and may take this long."""
 QUICK_SECONDS: Final = 120.0
 
 
 @dataclass(frozen=True, slots=True)
 class EventWindow:
-    """Of the timeline, in ns from its beginning; `most` is how many events there is room for."""
+    """A part of the timeline, in ns from its beginning."""
 
     start: int
     stop: int
     most: int
+    """Number of events that there is room for."""
 
 
 class LivePage:
@@ -51,12 +52,12 @@ class LivePage:
 
     @property
     def identity(self) -> str:
-        """Changes when the run is written anew."""
+        """A text that changes when the run is written again."""
         self._run.refresh()
         return "-".join(f"{part:x}" for part in self._run.identity)
 
     async def keep_answer(self, name: str, function: Callable[[Run], bytes]) -> bytes:
-        """An answer that is found once, however many ask; whoever goes away does not end it."""
+        """Return an answer that is computed once for all who ask; it goes on if one of them leaves."""
         run = self._run.beside()
         if self._kept_of != self._run.identity:
             self._kept.clear()
@@ -70,7 +71,7 @@ class LivePage:
         return await asyncio.shield(task)
 
     def _forget(self, name: str, task: asyncio.Task[bytes]) -> None:
-        """What failed may be tried again."""
+        """Forget an answer that failed, so that it may be tried again."""
         if (task.cancelled() or task.exception()) and self._kept.get(name) is task:
             del self._kept[name]
 
@@ -93,7 +94,7 @@ class LivePage:
         return await self._slow.answer(run, lambda own: self._replays.try_changes(own, identity, changes), SLOW_SECONDS)
 
     async def write_trace(self, file: Path) -> None:
-        """The whole run as a Perfetto trace."""
+        """Write the whole run as a Perfetto trace."""
 
         def write(run: Run) -> None:
             with gzip.open(file, "wb", compresslevel=1) as stream:
@@ -102,12 +103,12 @@ class LivePage:
         await self._slow.answer(self._run.beside(), write, SLOW_SECONDS)
 
     def close(self) -> bool:
-        """Whether all work ended."""
+        """Stop all work; return whether it ended."""
         return self._slow.close() & self._quick.close() & self._asked.close()
 
 
 class _Replays:
-    """The run replayed as it was, once; what-ifs start from it one at a time."""
+    """The unchanged run, replayed once; what-ifs start from it one at a time."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -23,7 +23,7 @@ class OpenedRun:
         self._run = StoppableRun.open(self.path, limits)
 
     def beside(self) -> StoppableRun:
-        """A connection of its own to what is on disk now. Work that goes on keeps the run that it began with."""
+        """Return a new connection to what is on disk now. Work that goes on keeps the run that it began with."""
         self.refresh()
         return self._run.beside()
 

@@ -45,7 +45,8 @@ def run_query(run: Run, query: str) -> Result:
 
 
 def _rows(relation: duckdb.DuckDBPyRelation) -> tuple[list[tuple[Value, ...]], bool]:
-    """Rows until there are enough, and whether there are more. The query cuts texts: one could take all memory."""
+    """Return rows until there are enough, and whether there are more. The query cuts texts: a single one could take all
+    memory."""
     columns = (
         f"#{place}" if str(kind) in _NUMBERS else f"left(CAST(#{place} AS VARCHAR), {MOST_TEXT})"
         for place, kind in enumerate(relation.types, 1)
@@ -69,7 +70,7 @@ def _plain(value: Any) -> Value:
 
 
 def tables() -> list[dict[str, Any]]:
-    """What there is to query."""
+    """Return the tables that can be queried."""
     return [
         {
             "name": table.name,

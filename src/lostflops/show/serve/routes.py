@@ -34,20 +34,21 @@ SHELL: Final = (
     '<title>lostflops</title><link rel="stylesheet" href="/app.css"></head><body><main id="app"></main>'
     '<script type="module" src="/app.js"></script></body></html>'
 )
-"""The same for every run: it holds no data and asks for it."""
+"""The page without data, the same for every run: it asks for the data."""
 
 Parameters = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One method and no more. A `public` route is answered without the token, and says nothing about the run."""
+    """A path with its only method."""
 
     path: str
     answer: Callable[[LivePage, Parameters, Any], Awaitable[Response]]
     parameters: tuple[str, ...] = ()
     method: str = "GET"
     public: bool = False
+    """Answered without the token; it says nothing about the run."""
 
 
 async def shell(_live: LivePage, _parameters: Parameters, _body: Any) -> Response:
@@ -63,18 +64,18 @@ async def style(_live: LivePage, _parameters: Parameters, _body: Any) -> Respons
 
 
 async def questions(live: LivePage, _parameters: Parameters, _body: Any) -> Response:
-    """The page without its results, their names, and what SQL can ask."""
+    """Return the page without its results, their names, and the tables for SQL."""
     page = View().page(Page(live.title, (), GLOSSARY, (), STANDING))
     return _json({"page": page, "questions": list(_QUESTIONS), "tables": tables()})
 
 
 async def alive(_live: LivePage, _parameters: Parameters, _body: Any) -> Response:
-    """Whether the server is there; the header says whether the run is still the same."""
+    """Return whether the server is there; the header says whether the run is still the same."""
     return _json({})
 
 
 async def result(live: LivePage, parameters: Parameters, _body: Any) -> Response:
-    """A page of one result, packed as in a file; or of none, and why."""
+    """Return a page of one result, packed as in a file; or of no result, with the reason."""
     question = _QUESTIONS.get(parameters["name"])
     if question is None:
         raise UsageError(f"no view has this name. Views are: {', '.join(_QUESTIONS)}")
@@ -82,7 +83,7 @@ async def result(live: LivePage, parameters: Parameters, _body: Any) -> Response
 
 
 async def events(live: LivePage, parameters: Parameters, _body: Any) -> Response:
-    """Events of some ranks in a window, the longest first."""
+    """Return events of some ranks in a window, the longest first."""
     ranks = [_whole(one, "ranks") for one in parameters["ranks"].split(",")]
     start, stop = _whole(parameters["start"], "start"), _whole(parameters["stop"], "stop")
     most = max(0, min(_whole(parameters["most"], "most"), MOST_EVENTS))
@@ -109,7 +110,7 @@ async def sql(live: LivePage, _parameters: Parameters, body: Any) -> Response:
 
 
 async def perfetto(live: LivePage, _parameters: Parameters, _body: Any) -> Response:
-    """A trace for the Perfetto UI, deflated; the file is gone once it was sent."""
+    """Return a trace for the Perfetto UI, compressed; the file is deleted once it was sent."""
     folder = Path(mkdtemp(prefix="lostflops-"))
     try:
         await live.write_trace(folder / "trace.gz")
@@ -159,7 +160,8 @@ def _is_change(change: Any) -> bool:
 
 
 def _whole(text: str, name: str) -> int:
-    """
+    """Parse a whole number.
+
     >>> _whole("-12", "start")
     -12
     """

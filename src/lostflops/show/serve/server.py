@@ -23,7 +23,7 @@ HOST = "127.0.0.1"
 
 
 def serve(path: Path, port: int, tell: Callable[[str], None], *, browser: bool) -> None:
-    """Blocks until Ctrl-C. `tell` is given the address once, with its token."""
+    """Serve until Ctrl-C. `tell` is called once, with the address and its token."""
     with _listening(port) as listener:
         live = LivePage(path)
         own_port, token = listener.getsockname()[1], secrets.token_urlsafe(32)
@@ -68,7 +68,7 @@ def _run(app: App, listener: socket.socket) -> None:
 
 @contextmanager
 def _browser(address: str, wanted: bool) -> Iterator[None]:
-    """Opens the address by way of a file that only its owner reads: arguments of programs are seen by all users."""
+    """Open the address through a file that only its owner can read: all users can see the arguments of programs."""
     if not wanted:
         yield
         return

@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class Stopped(LostflopsError):
-    """The work was ended before it had an answer."""
+    """The work was stopped before it had an answer."""
 
 
 class StoppableRun(Run):
@@ -40,7 +40,7 @@ class StoppableRun(Run):
         self._parts: list[ref[Self]] = []
 
     def of_steps(self, steps: Sequence[int]) -> Self:
-        """Ends with this one."""
+        """Return a run of these steps, which stops with this one."""
         self._check()
         made = super().of_steps(steps)
         self._parts.append(ref(made))
@@ -78,7 +78,7 @@ class _Job:
 
 
 class Workers:
-    """A few threads and a short queue before them."""
+    """A few threads with a short queue."""
 
     def __init__(self, threads: int, waiting: int = 32) -> None:
         self._jobs: Queue[_Job | None] = Queue(waiting)
@@ -88,7 +88,8 @@ class Workers:
             thread.start()
 
     async def answer(self, run: StoppableRun, function: Callable[[Run], T], seconds: float) -> T:
-        """Raises `Stopped` when it takes longer or too much is waiting. Cancelling the caller ends the work too."""
+        """Run a function in a thread; raise `Stopped` if it takes longer or too many jobs are waiting. Cancelling the
+        caller stops the work too."""
         job = _Job(function, run)
         try:
             self._jobs.put_nowait(job)
@@ -105,7 +106,7 @@ class Workers:
                 run.stop()
 
     def close(self, seconds: float = 0.5) -> bool:
-        """Ends all work; whether it did within that time."""
+        """Stop all work; return whether it ended within this time."""
         for stop in list(self._stops.values()):
             stop()
         for _ in self._threads:
@@ -133,7 +134,7 @@ class Workers:
 
 
 def _set(done: Future[Any], value: Any = None, error: BaseException | None = None) -> None:
-    """Nobody may wait for it any more."""
+    """Set the result or the error, unless the future was cancelled."""
     if not done.set_running_or_notify_cancel():
         return
     if error is None:

@@ -16,14 +16,15 @@ from lostflops.store.spread.work import Engine
 
 @dataclass(frozen=True, slots=True)
 class ChosenEngine:
-    """`workers` are as many as cores where nobody says."""
+    """The engine to use, and its number of workers."""
 
     name: EngineName = EngineName.LOCAL
     asked: int | None = None
+    """Number of workers; None for one per core."""
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> ChosenEngine:
-        """What an analysis uses, which has no options for it.
+        """Return the engine for an analysis, which has no options for it.
 
         >>> ChosenEngine.from_environment({"LOSTFLOPS_ENGINE": "ray", "LOSTFLOPS_WORKERS": "3"})
         ChosenEngine(name=<EngineName.RAY: 'ray'>, asked=3)

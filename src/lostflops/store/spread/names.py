@@ -5,7 +5,7 @@ from typing import Final
 
 ENGINE: Final = "LOSTFLOPS_ENGINE"
 WORKERS: Final = "LOSTFLOPS_WORKERS"
-"""Variables of the environment that say so where no option does."""
+"""Environment variables that choose the engine and its number of workers, if no option does."""
 
 
 class EngineName(StrEnum):

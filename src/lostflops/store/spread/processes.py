@@ -20,7 +20,7 @@ from lostflops.store.spread.names import WORKERS
 from lostflops.store.spread.work import OnRead, R, T, Work, WorkAnswer, encode_order, result_of
 
 MOST_DEATHS: Final = 3
-"""Of workers over one item, before that is taken for the cause."""
+"""An item over which this many workers died is taken for the cause."""
 
 
 class Processes:
@@ -47,7 +47,7 @@ def _here(work: Work[T, R], item: T, on_read: OnRead, on_done: Callable[[T], Non
 
 
 class _Died(Exception):
-    """The worker did, over an item."""
+    """The worker died while it processed an item."""
 
 
 class _Workers(Generic[T, R]):
@@ -146,7 +146,7 @@ _WORKER: Final = "import sys; sys.path.insert(0, sys.argv[1]); from lostflops.st
 
 
 def _start() -> subprocess.Popen[bytes]:
-    """A worker that imports the same Lostflops as this process, wherever that was found."""
+    """Start a worker that imports the same Lostflops as this process, wherever that was found."""
     where = str(Path(errors.__file__).parents[2])
     # Not from the folder that somebody works in, whose modules may be called as others are.
     command = [sys.executable, "-P", "-c", _WORKER, where]

@@ -34,7 +34,7 @@ _OPEN: Final = (
 
 @contextmanager
 def ray_tasks(workers: int) -> Iterator[RayTasks]:
-    """On the cluster that RAY_ADDRESS names, else on one that is started here and ends with this."""
+    """Yield tasks on the cluster that RAY_ADDRESS names, otherwise on one that is started here and ends with this."""
     address = os.environ.get("RAY_ADDRESS")
     with _with_token(address):
         try:
@@ -46,8 +46,11 @@ def ray_tasks(workers: int) -> Iterator[RayTasks]:
 
 @contextmanager
 def _with_token(address: str | None) -> Iterator[None]:
-    """A cluster that is started here asks for one whatever was set. Ray looks at that when it is imported, and may set
-    it itself; what is asked of a cluster later is not told by what this one had."""
+    """Make a cluster that is started here require a token, whatever was set.
+
+    Ray reads the setting when it is imported, and may change it; it is restored afterwards, so that it does not apply
+    to a later cluster.
+    """
     before = os.environ.get(_MODE)
     if not address:
         os.environ[_MODE] = "token"
@@ -88,7 +91,7 @@ def _asked_there(ray: Any) -> bool:
 
 
 def refuse_open(address: str) -> None:
-    """Raise for a cluster that is neither on loopback nor asks for a token.
+    """Raise for a cluster that is neither on loopback nor requires a token.
 
     >>> refuse_open("127.0.0.1:6379"), refuse_open("ray://[::1]:10001"), refuse_open("localhost")
     (None, None, None)
@@ -102,7 +105,7 @@ def refuse_open(address: str) -> None:
 
 
 def asks_for_token() -> bool:
-    """Whether Ray's processes do that have the environment of this one; run there, those of the cluster."""
+    """Return whether Ray's processes with this environment require a token; on a cluster, whether those there do."""
     return os.environ.get(_MODE, "").lower() == "token"
 
 
@@ -150,7 +153,7 @@ class RayTasks:
 
 
 def _answer_order(order: bytes) -> bytes:
-    """What runs there: named by Ray, never sent, so that the same Lostflops must be installed there."""
+    """Run an order on the cluster: Ray only gets its name, so the same Lostflops must be installed there."""
     read = 0
 
     def count(more: int) -> None:

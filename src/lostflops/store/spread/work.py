@@ -16,29 +16,33 @@ from lostflops.core.errors import LostflopsError, RunError, SourceError
 T = TypeVar("T")
 R = TypeVar("R")
 OnRead = Callable[[int], None]
-"""Told how many bytes were read."""
+"""Called with the number of bytes that were read."""
 
 _MODULES: Final = {"ingest": "lostflops.ingest.tasks", "by_rank": "lostflops.account.ledger.by_rank"}
-"""Where each work is declared, as `WORK`: a message can ask for nothing else."""
+"""Module that declares each work, as `WORK`: a message cannot ask for anything else."""
 
 
 @dataclass(frozen=True, slots=True)
 class Work(Generic[T, R]):
-    """`do` leaves nothing behind that doing it again does not overwrite. `about` names an item in an error."""
+    """Work that can be done elsewhere."""
 
     name: str
     takes: type[T]
     gives: type[R]
     do: Callable[[T, OnRead], R]
+    """Must be repeatable: doing it again overwrites everything that the first try left."""
     about: Callable[[T], str]
+    """Names an item in an error."""
 
 
 class Engine(Protocol):
-    """Where work is done."""
+    """Runs work on items, in processes of this machine or on a cluster."""
 
     def map(self, work: Work[T, R], items: Sequence[T], on_read: OnRead, on_done: Callable[[T], None]) -> list[R]:
-        """Results in the order of the items. The first error ends all and is raised; an item whose worker died is done
-        again by another."""
+        """Return results in the order of the items.
+
+        The first error ends everything and is raised; another worker repeats an item whose worker died.
+        """
 
 
 class Order(msgspec.Struct):
@@ -63,7 +67,7 @@ def encode_order(work: Work[T, Any], item: T) -> bytes:
 
 
 def carried_out(order: bytes, on_read: OnRead) -> WorkAnswer:
-    """What a worker does with an order; errors that are not ours are bugs, and raised."""
+    """Carry out an order in a worker; errors that are not ours are bugs, and raised."""
     asked = msgspec.json.decode(order, type=Order)
     work: Work[Any, Any] = import_module(_MODULES[asked.work]).WORK
     item = msgspec.json.decode(asked.item, type=work.takes)
@@ -83,7 +87,7 @@ def _ours(error: LostflopsError | OSError | duckdb.Error) -> LostflopsError:
 
 
 def result_of(work: Work[Any, R], answer: WorkAnswer) -> R:
-    """Raises what was raised there."""
+    """Return the result of an answer, or raise the error that was raised there."""
     if answer.error is not None:
         raise getattr(errors, answer.error_type)(answer.error)
     assert answer.result, "a worker ended its work without a word"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from lostflops.explain.advise.case import Case
 
 _MOST: Final = 0.5
-"""Smallest share of the peak memory that activations must have."""
+"""Activations must be at least this share of the peak memory."""
 
 
 def _find(case: Case) -> Iterator[Claim]:

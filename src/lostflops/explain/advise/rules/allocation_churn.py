@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 _LEAST: Final = 0.03
 _LEAST_BYTES: Final = 4 << 20
-"""Bytes mapped again per step below which system time has other causes."""
+"""If a step maps fewer bytes again, system time has other causes."""
 _PAGE: Final = 4096
 _FAULT: Final = 250.0
-"""The least CPU time of a page fault, in ns: mapping and clearing a page of 4 KiB."""
+"""A page fault takes at least this much CPU time, in ns: mapping and clearing a page of 4 KiB."""
 _KEPT: Final = 0.5
-"""Part of the mapped memory kept by each step from which this is growth, not churn."""
+"""If each step keeps at least this part of the mapped memory, this is growth, not churn."""
 _MOST_OPS: Final = 3
 _ALLOCATING: Final = """
     select name, sum(dur) as ns from events

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 _LEAST: Final = 0.02
 _LINE: Final = LINES.index("idle.alloc")
 _OFTEN: Final = 1 / 3
-"""Smallest share of steps, and of ranks, that must allocate: the first steps always do, and one rank alone is a
-straggler."""
+"""At least this share of the steps, and more than this share of the ranks, must allocate: the first steps always do,
+and one rank alone is a straggler."""
 _MANY: Final = 100
-"""Calls from which a trace without steps shows more than start-up."""
+"""A trace without steps must have at least this many calls: fewer may be start-up."""
 _SURE, _UNSURE = 0.85, 0.6
 _LOW: Final = 0.6
-"""Part of the line that the fix saves at least: the rest may turn into other waits."""
+"""The fix saves at least this part of the line: the rest may turn into other waits."""
 
 
 def _find(case: Case) -> Iterator[Claim]:
@@ -72,7 +72,8 @@ def _find(case: Case) -> Iterator[Claim]:
 
 
 def _is_habit(case: Case) -> bool:
-    """On many steps, also late ones, and many ranks; a trace without steps does not tell the first from others."""
+    """Return whether many steps, also late ones, allocate on many ranks; a trace without steps does not show which are
+    first."""
     profiles = [one for one in case.total.profiles if one.steps.size]
     hit = [one.lines[:, _LINE] > _LEAST * one.lines.sum(axis=1) for one in profiles]
     ranks = [bool(own.mean() >= _OFTEN and own[own.size // 2 :].any()) for own in hit]
@@ -80,7 +81,7 @@ def _is_habit(case: Case) -> bool:
 
 
 def _calls(one: Computed) -> dict[str, tuple[int, int, int]]:
-    """By name: how often, how long, and the longest."""
+    """Return by name the number of calls, their time in ns, and the event of the longest."""
     host = one.record.host
     rows = host.having(Trait.ALLOC)
     rows = rows[one.made.window.inside.within(host.start[rows], host.start[rows] + 1) > 0]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lostflops.explain.advise.case import Case
 
 _LEAST: Final = 0.1
-"""Smallest part of one core that a thread must use to be named."""
+"""A thread is named if it uses at least this part of one core."""
 _HELD: Final = ("idle.python", "idle.host", "unexplained")
 """Lines in which the training thread waits for the lock: between ops and between their parts."""
 _BLOCKED: Final = (*COMM_LINES, "idle.data", "idle.sync")
@@ -29,8 +29,8 @@ _BLOCKED: Final = (*COMM_LINES, "idle.data", "idle.sync")
 _SMALLEST: Final = 0.03
 _MOST: Final = 0.98
 _MOSTLY: Final = 0.5
-"""Part of the training thread's waits that the other thread must explain. It holds the lock only while it runs or
-waits for a core."""
+"""The other thread must explain at least this part of the training thread's waits. It holds the lock only while it runs
+or waits for a core."""
 _DOUBT: Final = "The thread uses only {} of a core, so the training thread may be waiting for something else."
 _QUEUES: Final = "The training thread may be waiting for a core instead of the GIL."
 _SLEEPS: Final = "The training thread also sleeps inside ops, so it may not be waiting for the GIL between them."
@@ -91,8 +91,9 @@ def _doubt(held: _LockWaits, explained: float, lock: float, cpu: float) -> str:
 
 
 def _beside(case: Case, rank: int, cpu: float, explained: float, *, is_elsewhere: bool) -> float:
-    """Return an upper limit of what the thread costs besides the lock, as a share of the step: waits of the training
-    thread for a core, up to the CPU time of the thread, and waits for other ranks if such a thread delays them too."""
+    """Return an upper limit of what the thread costs in addition to the lock, as a share of the step: waits of the
+    training thread for a core, up to the CPU time of the thread, and waits for other ranks if such a thread delays them
+    too."""
     lines = case.lines[rank]
     timed = series(case)
     inside = np.isin(timed.step, sorted(case.total.steps))
@@ -105,7 +106,8 @@ def _beside(case: Case, rank: int, cpu: float, explained: float, *, is_elsewhere
 
 
 def _busiest(value: Any) -> tuple[str, float, list[str]] | None:
-    """The thread's name, the share of a core that it used, and where it mostly was."""
+    """Return the busiest thread's name, the share of a core that it used, and where it mostly was; None if no thread is
+    busy."""
     found = [(one["cpu"] / max(value["time"], 1), one) for one in value.get("threads", ())]
     busy = [(share, one) for share, one in found if share >= _LEAST]
     if not busy:
@@ -116,11 +118,12 @@ def _busiest(value: Any) -> tuple[str, float, list[str]] | None:
 
 @dataclass(frozen=True, slots=True)
 class _LockWaits:
-    """Shares of the window's time that a training thread waits for the lock, at least and at most: of its waits for a
-    core none or a proportional part is inside communication."""
+    """Shares of the window's time in which a training thread waits for the lock."""
 
     least: float
+    """Lower limit: none of its waits for a core are inside communication."""
     most: float
+    """Upper limit: a proportional part of its waits for a core is inside communication."""
     taken: dict[Place, int]
     is_capped: bool
     """The training thread is off its core for longer than it is between ops."""
@@ -131,7 +134,7 @@ class _LockWaits:
 
 
 def _measure_lock_waits(case: Case) -> dict[int, _LockWaits]:
-    """By rank: the time off its core without a reason that the ledger knows."""
+    """Return by rank the time off its core that the ledger gives no reason for."""
     timed = series(case)
     inside = np.isin(timed.step, sorted(case.total.steps))
     whole, cpu, queued = (timed.column(name)[inside] for name in ("stop - start", "cpu", "queued"))

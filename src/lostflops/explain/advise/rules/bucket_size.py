@@ -26,22 +26,23 @@ _SIZES: Final = (1.0, 5.0, 25.0, 100.0)
 """Bucket sizes that are tried, in MiB; 25 is DDP's default."""
 _USUAL: Final = 25.0
 _LEAST: Final = 1.0
-"""Smallest size to try, in MiB: below it latency dominates on every network. DDP's first bucket has this size."""
+"""No smaller size is tried, in MiB: latency would dominate on every network. DDP's first bucket has this size."""
 _NEAR: Final = 0.02
-"""How much more than DDP's default another size must save to be suggested."""
+"""Another size is suggested only if it saves at least this part of the step more than DDP's default."""
 _SMALLEST: Final = 0.02
 _LATE: Final = 0.1
-"""Part of the step that smaller buckets must save: every job exposes some of its last bucket."""
+"""Smaller buckets must save at least this part of the step: every job exposes some of its last bucket."""
 _LATE_IF_LARGE: Final = 0.05
 """The same if buckets are larger than DDP's default."""
 _MANY: Final = 16
 _LIKELY: Final = 0.6
+"""Fewer buckets are expected to save this part of the upper limit."""
 _AT_LEAST: Final = 0.2
-"""Parts of the upper limit that fewer buckets are expected to save, and save at least."""
+"""Fewer buckets save at least this part of the upper limit."""
 _MOSTLY: Final = 0.5
-"""Part of the time of many small buckets that must be latency if no what-if can price larger ones."""
+"""If no what-if can price larger buckets, at least this part of the time of many small ones must be latency."""
 _FEW: Final = 2
-"""Up to this many buckets per step they count as large: no compute is left to hide the last one."""
+"""Buckets count as large if a step has at most this many: no compute is left to hide the last one."""
 
 
 def _find(case: Case) -> Iterator[Claim]:
@@ -66,7 +67,7 @@ def _find(case: Case) -> Iterator[Claim]:
 
 
 def _repeats(made: Traffic) -> bool:
-    """Where every microbatch reduces, that is the cause, and buckets are judged when it is gone."""
+    """Return whether every microbatch reduces: that is then the cause, and buckets are judged when it is fixed."""
     try:
         repeated_reductions(made.graph)
     except NotApplicable:
@@ -75,7 +76,7 @@ def _repeats(made: Traffic) -> bool:
 
 
 def _best(case: Case, whole: int) -> float | None:
-    """The size that gains most, DDP's own where that is about as good."""
+    """Return the size that gains most, or DDP's default if that is about as good; None if no size gains."""
     part = round(whole / 8 / MIB, 2)
     asked = sorted({*_SIZES, *((part,) if part >= _LEAST else ())})
     gains: dict[float, float] = {}
@@ -138,9 +139,10 @@ def _claim(case: Case, made: Traffic, reduced: Flags, size: float, larger: bool)
 
 
 def _price(case: Case, made: Traffic, reduced: Flags, size: float, *, is_sure: bool) -> dict[str, Any]:
-    """Return the what-if; but many small buckets of one size do not show how long a large bucket takes.
+    """Return the what-if that prices the size, or an own gain.
 
-    Then the gain is at most all of the exposed latency, or what perfect overlap gains where that is more.
+    Many small buckets of one size do not show how long a large bucket takes. The gain is then at most all of the
+    exposed latency, or what perfect overlap gains if that is more.
     """
     rows = made.of(reduced)
     change = f"bucket_mb={size:g}"

@@ -31,7 +31,8 @@ def _find(case: Case) -> Iterator[Claim]:
 
 
 def _claim_from_timings(case: Case) -> Claim | None:
-    """What the collector timed inside functions that save, over all steps; None where it timed none."""
+    """Return a claim from what the collector timed inside functions that save, over all steps; None if it timed too
+    little."""
     try:
         found = interlude(case, "saving", "saving checkpoints")
     except UnknownCost:
@@ -77,7 +78,7 @@ def _fix(place: str) -> str:
 
 
 def _claim_from_samples(case: Case) -> Iterator[Claim]:
-    """What stack samples of the window show."""
+    """Yield a claim from the stack samples of the window."""
     found = {
         line: one for line in (*HOST_LINES, "copy") if (one := match_samples(case.total, line, is_saving)) is not None
     }

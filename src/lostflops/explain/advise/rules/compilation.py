@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 _LINE: Final = "idle.compile"
 _FEW: Final = 0.03
 _EXPECTED: Final = 3
-"""First steps in which compiling is expected."""
+"""Compiling is expected in this many first steps."""
 _AGAIN: Final = 2
-"""Later steps that must compile for this to count."""
+"""At least this many later steps must compile."""
 _FIX: Final = (
     "Run with TORCH_LOGS=recompiles to see what changes. For shapes, use torch.compile(model, dynamic=True) or "
     "torch._dynamo.mark_dynamic(batch, 1), or pad batches to a few lengths. Keep Python numbers that change every step "
@@ -69,7 +69,8 @@ def _cite_compile_gaps(case: Case, share: float) -> Iterator[Evidence]:
 
 
 def _again(case: Case) -> tuple[float, Evidence] | None:
-    """What compiling costs of all steps where it goes on behind the first ones."""
+    """Return the share of all step time that compiling takes after the first steps, with the evidence; None if it does
+    not go on."""
     timed = series(case)
     late = timed.compiled & (timed.step >= timed.step.min(initial=0) + _EXPECTED)
     if late.sum() < _AGAIN or not timed.settled.any():

@@ -72,8 +72,8 @@ def _claim(case: Case, found: Pressure, rank: int, more: float, gain: Gain | Non
 
 
 def _gain(case: Case, rank: int, beyond: Values, later: Values) -> Gain | None:
-    """Return what all settled steps say that a core of its own saves: how much longer the rank waits for one than its
-    peers, but no more than ranks that wait come after the others. None where that is not known, as on accelerators,
+    """Return the gain from a core of its own according to all settled steps: how much longer the rank waits for a core
+    than its peers, but at most how much later such ranks arrive than the others. None if unknown, as on accelerators,
     whose queues hide a late host."""
     normal = case.baseline.normal if case.baseline is not None else None
     known = beyond[np.isfinite(beyond)]

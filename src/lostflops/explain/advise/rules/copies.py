@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 _LEAST: Final = 0.03
 _HIDDEN: Final = 0.95
 _LOW: Final = 0.5
-"""Part of the time that the fix saves at least: pinned memory is two to three times as fast as pageable memory."""
+"""The fix saves at least this part of the time: pinned memory is two to three times as fast as pageable memory."""
 _LARGE: Final = 1_000_000
-"""Bytes from which a copy to the host is more than a value that somebody reads."""
+"""A copy of at least this many bytes to the host is more than a value that the program reads."""
 _TO_DEVICE: Final = re.compile(r"Memcpy HtoD|CopyHostToDevice")
 _TO_HOST: Final = re.compile(r"Memcpy DtoH|CopyDeviceToHost")
 _PAGEABLE: Final = re.compile(r"Pageable")
@@ -37,13 +37,15 @@ _PAGEABLE: Final = re.compile(r"Pageable")
 
 @dataclass(frozen=True, slots=True)
 class _Copies:
-    """Of one rank: time of copies of their own, and idle time behind calls that waited for one."""
+    """Copies of one rank."""
 
     one: Computed
     rows: Codes
     sizes: dict[int, int]
     copy_ns: int
+    """Time of copies that do not overlap with compute."""
     idle_ns: int
+    """Idle time after calls that waited for a copy."""
 
     @property
     def ns(self) -> int:
@@ -107,7 +109,7 @@ def _copies(case: Case, one: Computed) -> _Copies:
 
 
 def _sum_blocked_idle(one: Computed, rows: Codes) -> int:
-    """Idle time behind calls that blocked inside the ops that copy."""
+    """Return the idle time after calls that blocked inside the ops that copy."""
     gaps, record = one.made.gaps, one.record
     assert gaps is not None
     ns = one.made.lines["idle.sync"].within(gaps.start, gaps.stop)
@@ -127,7 +129,7 @@ def _sizes(case: Case, one: Computed, events: Codes) -> dict[int, int]:
 
 
 def _sources(case: Case, own: _Copies, rows: Codes) -> tuple[str, ...]:
-    """Source lines of the ops that copy, where they were recorded."""
+    """Return the source lines of the ops that copy, if recorded."""
     record = own.one.record
     ops = ops_around(record, record.device.launch[rows])
     events = [int(record.host.event[op]) for op in ops.tolist() if op >= 0]
@@ -146,7 +148,7 @@ def _share_of(own: _Copies, kind: re.Pattern[str]) -> float:
 
 
 def _attribute_copies(case: Case, found: list[_Copies]) -> dict[Place, int]:
-    """Of ranks that were not read, as much as of those that were."""
+    """Attribute time to copies; ranks that were not read get the same share as those that were."""
     places: dict[Place, int] = {}
     for line, spent in (
         ("copy", {own.one.rank: own.copy_ns for own in found}),

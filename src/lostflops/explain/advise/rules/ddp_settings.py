@@ -26,13 +26,13 @@ _SEARCH: Final = """
     select rank, sum(dur) from events where name like '%reducer::search_unused_parameters' and step is not null
     group by rank"""
 _BITMAP_ITEM: Final = 4
-"""Bytes per parameter in the map of used parameters that ranks all-reduce."""
+"""The map of used parameters, which ranks all-reduce, has this many bytes per parameter."""
 _UNSORTED: Final = (
     "With this flag DDP does not sort its buckets in the order of the backward pass. Only a run without the flag shows "
     "what that costs."
 )
 _SEVERAL: Final = 3
-"""Smallest number of buckets per step whose order matters."""
+"""The order of buckets matters if a step has at least this many."""
 _LINES: Final = ("idle.host", "idle.python", "compute")
 
 
@@ -46,8 +46,8 @@ def _find(case: Case) -> Iterator[Claim]:
 
 
 def _search(case: Case, ddp: dict[str, Any]) -> Claim:
-    """The graph is searched after each forward pass, and a map of used parameters is reduced after each backward pass;
-    nothing hides either."""
+    """Claim the cost of the search for unused parameters. DDP searches the graph after each forward pass, and reduces a
+    map of used parameters after each backward pass; nothing hides either."""
     made = traffic_of(case)
     searched = dict(case.run.rows(_SEARCH))
     count = int(ddp.get("num_parameter_tensors") or 0)
@@ -95,7 +95,7 @@ def _search(case: Case, ddp: dict[str, Any]) -> Claim:
 
 def _late_buckets(case: Case) -> float:
     """Return half of the exposed share of DDP's buckets, but at most half of what perfect overlap saves: buckets in
-    another order than the gradients start late. Two buckets have no order that matters."""
+    another order than the gradients start late. The order of two buckets does not matter."""
     made = traffic_of(case)
     rows = made.of(made.in_backward & select_collectives(made.graph, "all_reduce"))
     found = case.price("overlap=perfect")
@@ -106,7 +106,7 @@ def _late_buckets(case: Case) -> float:
 
 
 def _within(case: Case, spent: dict[int, int]) -> dict[Place, int]:
-    """The time of the training thread, on the lines that have room for it."""
+    """Attribute the time of the training thread to the lines that have room for it."""
     found: dict[Place, int] = {}
     for rank, ns in spent.items():
         left = int(ns)

@@ -28,11 +28,11 @@ _NODES: Final = """
     select count(*) / nullif(count(distinct (rank, step)), 0) from events
     where name like 'autograd::engine::evaluate_function:%' and {which} and step is not null"""
 _BESIDE: Final = 1.2
-"""How much longer a graph node takes with a traceback, as a multiple of the time to create the traceback: objects that
-hold it are created and freed too. An assumption: in separate runs of one job, with and without the mode, the whole cost
-was 54% of a step."""
+"""A graph node with a traceback takes this many times the time to create the traceback longer: objects that hold it are
+created and freed too. An assumption: in separate runs of one job, with and without the mode, the whole cost was 54% of
+a step."""
 _FEWEST_FRAMES: Final = 8
-"""Stack depth in a forward pass to assume if no sample shows it."""
+"""The stack in a forward pass has at least this many frames, also if no sample shows it."""
 _FORWARD: Final = re.compile(r"(?:\S*\.)?forward ")
 _IDLE: Final = ("idle.host", "idle.python", "idle.sync")
 
@@ -58,8 +58,8 @@ def _find(case: Case) -> Iterator[Claim]:
 
 
 def _is_on_in_window(case: Case, modes: dict[str, Any]) -> bool:
-    """Whether profiled steps show it too: programs turn it on for a few steps. Its checks for NaN are ops; without
-    them nothing shows that it is still on."""
+    """Return whether profiled steps show the mode too: programs turn it on for a few steps. Its checks for NaN are ops;
+    without them nothing shows that it is still on."""
     return modes["anomaly"] == "check_nan" and bool(case.run.rows(_NAN))
 
 
@@ -108,14 +108,15 @@ def _anomaly(case: Case, modes: dict[str, Any], ranks: tuple[int, ...]) -> Claim
 
 
 def _nodes(case: Case) -> float:
-    """Nodes of a step's graph; DDP keeps those that accumulate gradients, without it they are made in each step."""
+    """Return the number of nodes in a step's graph; DDP keeps those that accumulate gradients, otherwise they are
+    created in each step."""
     which = "name not like '%AccumulateGrad'" if job_facts(case, "ddp") else "true"
     ((found,),) = case.run.rows(_NODES.format(which=which))
     return float(found or 0)
 
 
 def _frames(case: Case) -> int:
-    """The median depth of stacks in forward passes: a traceback has as many frames."""
+    """Return the median depth of stacks in forward passes: a traceback has as many frames."""
     depths = [
         stack.count(";") + 1
         for stacks in case.total.samples.values()
@@ -127,14 +128,14 @@ def _frames(case: Case) -> int:
 
 
 def _tracebacks(case: Case, cpu: float) -> float:
-    """The share of a step that so much CPU time takes, with the thread's waits for a core."""
+    """Return the share of a step that this much CPU time takes, including the thread's waits for a core."""
     timed = series(case)
     settled = timed.ns[timed.settled]
     return min(cpu * stretch(case) / float(np.median(settled)), 0.9) if settled.size else 0.0
 
 
 def _slowdown(case: Case) -> float:
-    """CPU time of the training thread in a profiled step, in times of a settled one; 1 where unknown."""
+    """Return the CPU time of the training thread in a profiled step, as a multiple of a settled one; 1 if unknown."""
     timed = series(case)
     used = timed.column("cpu")
     inside = np.isin(timed.step, sorted(case.total.steps))
@@ -160,7 +161,8 @@ _BOUNDED: Final = {
         "Run without -X dev, and unset PYTHONDEVMODE.",
     ),
 }
-"""Modes on any machine with a cost that only a run without them shows: text, ledger lines they lengthen, fix."""
+"""Modes on any machine with a cost that only a run without them shows: text, ledger lines that they lengthen, and
+fix."""
 
 
 def _claim_upper_limit(case: Case, what: str, lines: tuple[str, ...], fix: str, ranks: tuple[int, ...]) -> Claim:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _MOST_STEPS: Final = 10
 _RARE: Final = 0.5
-"""Largest part of the steps with a forward pass without gradients: in more, it belongs to training."""
+"""At most this part of the steps may have a forward pass without gradients: in more steps, it belongs to training."""
 
 
 def _find(case: Case) -> Iterator[Claim]:

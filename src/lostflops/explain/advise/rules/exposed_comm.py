@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from lostflops.predict.graph.tasks import Flags
 
 _HIDDEN: Final = 0.5
-"""Part hidden by compute from which communication counts as overlapped."""
+"""Communication counts as overlapped if compute hides at least this part of it."""
 _SMALLEST: Final = 0.02
-"""Smallest share of the time of all ranks that exposed transfers must take."""
+"""Exposed transfers must take at least this share of the time of all ranks."""
 _MUCH: Final = 0.15
 """The same for all-to-alls between dependent layers, which no setting hides completely."""
 
@@ -43,7 +43,7 @@ def _find(case: Case) -> Iterator[Claim]:
 
 
 def _claim_from_replay(case: Case) -> Iterator[Claim]:
-    """Yield what the calls of replayed steps are for, and what of them nothing hides."""
+    """Yield claims about exposed calls in replayed steps, by their purpose."""
     made = traffic_of(case)
     if made.by_hand.any():
         if not are_small(case, made.by_hand):
@@ -124,7 +124,7 @@ def _claim_missing_prefetch(case: Case, made: Traffic, rows: Flags) -> Claim:
 
 
 def _claim_late_reduce_scatters(case: Case, made: Traffic, rows: Flags) -> Claim:
-    """Price these alone: a what-if of all communication would gain more."""
+    """Claim late reduce-scatters, with a price for these alone: a what-if of all communication would gain more."""
     share = min(int(made.exposed[rows].sum()) / case.wall, 1.0)
     return Claim(
         cause="exposed_comm",

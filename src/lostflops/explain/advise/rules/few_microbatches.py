@@ -22,9 +22,9 @@ ABOUT: Final = (
     "still fills the device."
 )
 _LARGE: Final = 0.2
-"""Inherent bubble that counts as large: the usual four microbatches per stage leave less."""
+"""An inherent bubble of at least this share of the step is large: the usual four microbatches per stage leave less."""
 _WAITED: Final = 1 / 3
-"""Part of the inherent bubble that ranks must really have waited."""
+"""Ranks must really have waited at least this part of the inherent bubble."""
 _MOST_TIMES: Final = 8
 
 
@@ -83,7 +83,7 @@ def _claim(case: Case, found: Stages, now: int, lost: dict[Place, int]) -> Claim
 
 
 def _waits(case: Case, inherent: float) -> dict[Place, int]:
-    """Of each rank as much of its waiting as the schedule makes it wait."""
+    """Attribute on each rank as much of its waits as the schedule causes."""
     lost: dict[Place, int] = {}
     for rank, lines in case.lines.items():
         room = inherent * sum(lines.values())
@@ -95,8 +95,8 @@ def _waits(case: Case, inherent: float) -> dict[Place, int]:
 
 
 def _gain(case: Case, found: Stages, now: int, more: int) -> Gain:
-    """Where no graph can be laid anew: the time of the longest stage, times the microbatches that pass it and those
-    that fill and drain the pipeline."""
+    """Return the gain if no graph can be built with more microbatches: the time of the longest stage, times the
+    microbatches that pass it and those that fill and drain the pipeline."""
     longest, ramp = float(found.usual.max()) / now, (found.count - 1) / found.chunks
     before = (now + ramp) * longest
     after = (more + ramp) * longest * now / more

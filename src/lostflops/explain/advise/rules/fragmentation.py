@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from lostflops.explain.advise.case import Case
 
 _MUCH: Final = 0.1
-"""Smallest part of the reserved memory that must be holes."""
+"""Holes must be at least this part of the reserved memory."""
 
 
 def _find(case: Case) -> Iterator[Claim]:

@@ -32,9 +32,9 @@ def _find(case: Case) -> Iterator[Claim]:
 
 
 def _is_gathered_again(times: float, passes: int) -> bool:
-    """Whether parameters that are gathered so many times a step are freed after each backward pass. They are gathered
-    twice in each microbatch then, or once where forward passes do not free them; else once more than microbatches, or
-    once.
+    """Return whether parameters that are gathered this many times per step are freed after each backward pass. They are
+    then gathered twice per microbatch, or once if forward passes do not free them; otherwise one time more than there
+    are microbatches, or only once.
 
     >>> [_is_gathered_again(times, 4) for times in (8, 4, 5, 1)]
     [True, True, False, False]
@@ -43,7 +43,7 @@ def _is_gathered_again(times: float, passes: int) -> bool:
 
 
 def _calls_share(found: Sharding, rows: Flags) -> float:
-    """What part of FSDP's collectives these are: its Python goes with them."""
+    """Return which part of FSDP's collectives these are: FSDP's Python time is divided accordingly."""
     return int(rows.sum()) / max(int((found.gathers | found.reductions).sum()), 1)
 
 

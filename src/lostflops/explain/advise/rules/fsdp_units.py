@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from lostflops.explain.advise.case import Case
 
 _MANY: Final = 8
-"""Smallest number of units for this to matter."""
+"""The number of units matters if there are at least this many."""
 _SMALL: Final = 4 << 20
-"""Bytes of a unit below which its collectives take mostly latency and host time."""
+"""A unit of fewer bytes is small: its collectives take mostly latency and host time."""
 _ENOUGH: Final = 25 << 20
-"""Bytes of a unit that is large enough: the size of DDP's buckets."""
+"""A unit of this many bytes is large enough: it is the size of DDP's buckets."""
 
 
 def _find(case: Case) -> Iterator[Claim]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from lostflops.explain.advise.case import Case
 
 _FEWEST: Final = 20
-"""Smallest number of normal steps."""
+"""At least this many normal steps are needed."""
 _WHERE: Final = {
     "data": "the wait for a batch",
     "forward": "the forward pass",

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _LINE: Final = "idle.host"
 _SMALLEST: Final = 0.05
 _SHORT: Final = 20_000
-"""Kernel time in ns below which the host cannot run ahead: launching a kernel takes about this time."""
+"""The host cannot run ahead of kernels that take at most this time, in ns: launching a kernel takes about as long."""
 _CHANGE: Final = "launch=free"
 _OWN_COMMUNICATION: Final = "host communication"
 _KERNELS: Final = "select coalesce(median(dur), 0)::bigint, count(*) from events where kind = 'kernel' and rank in ({})"

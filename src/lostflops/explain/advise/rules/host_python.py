@@ -28,15 +28,16 @@ if TYPE_CHECKING:
     from lostflops.explain.advise.case import Case
 
 _UNSAMPLED: Final = 0.05
-"""Smallest share without stack samples: then only long gaps separate the program's Python from normal dispatch."""
+"""Without stack samples, at least this share of the time is needed: only long gaps separate the program's Python from
+normal dispatch."""
 
 _FEWEST: Final = 5
-"""Stack samples in the program's own code that make it certain,"""
+"""The cause is certain with at least this many stack samples in the program's own code."""
 _SUSPECTED: Final = 2
-"""and that make it suspected."""
+"""With at least this many samples it is suspected."""
 _ONE_PLACE: Final = 0.03
-"""Smallest share of the time at one line: Python that is spread over many lines of a model is the normal dispatch of
-its ops."""
+"""One line must take at least this share of the time: Python that is spread over many lines of a model is the normal
+dispatch of its ops."""
 _UPDATE: Final = re.compile(r"(?:Adam\w{0,3}|SGD|Adagrad|RMS[Pp]rop|Lion|Muon|[Oo]ptimizer)\.(?:step|update)$")
 """A method that updates parameters, by the name of its optimizer; it must run in every step."""
 

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 _LINE: Final = "idle.data"
 _SMALLEST: Final = 0.02
-"""Share of a typical rank's time below which batches were ready in time."""
+"""If waits take a smaller share of a typical rank's time, batches were ready in time."""
 _WORKERS: Final = "_MultiProcessingDataLoaderIter"
 _TRIED: Final = ("1", "2", "4", "8")
 _TIMES: Final = ("2x", "4x")
 _NEAR: Final = 0.01
-"""Part of the step that more workers must save to be suggested."""
+"""The fewest workers are suggested that save all but this part of the step that ready batches would save."""
 _LOADERS: Final = "select distinct name from events where kind in ('op', 'annotation') and starts_with(name, '{start}')"
 
 
@@ -50,7 +50,7 @@ def _find(case: Case) -> Iterator[Claim]:
 
 
 def _without_loader(case: Case) -> Iterator[Claim]:
-    """Batches that the training thread makes in Python of the program's own."""
+    """Yield a claim about batches that the training thread makes in the program's own Python code."""
     found = match_samples(case.total, LINE, is_loading)
     if found is None or found.share * spread.share(case, LINE) < FEW:
         return
@@ -80,7 +80,8 @@ def _without_loader(case: Case) -> Iterator[Claim]:
 
 
 def _change(case: Case, has_workers: bool) -> str:
-    """The fewest workers that gain about what ready batches would; that they are ready where nothing tells."""
+    """Return the fewest workers that gain about as much as ready batches would; `fixed`, which means ready batches, if
+    unknown."""
     best = case.price("data=fixed")
     if best is None:
         return "fixed"

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from lostflops.explain.advise.case import Case
 
 _FAR: Final = 0.4
-"""Largest part of the device memory that the job may use,"""
+"""The job may use at most this part of the device memory."""
 _FIXED: Final = 0.25
-"""and smallest share of a step that does not grow with the batch."""
+"""At least this share of a step must not grow with the batch."""
 _MORE_THAN: Final = 4
-"""Samples per step; with this many or fewer, `small_batch` applies."""
+"""A step must have more samples than this; otherwise `small_batch` applies."""
 _FIXED_LINES: Final = ("comm.transfer", "idle.host", "idle.python")
 _FILLED: Final = 0.85
 
@@ -65,7 +65,7 @@ def _find(case: Case) -> Iterator[Claim]:
 
 
 def _room(case: Case) -> tuple[int, int]:
-    """The highest peak of a device over all timed steps, and the least memory that a device has."""
+    """Return the highest peak of a device over all timed steps, and the smallest memory that a device has, in bytes."""
     rows = case.run.rows("select rank, max(peak_memory) from timings where peak_memory > 0 group by rank")
     sizes = [device_memory(case.run, rank) for rank, _ in rows]
     known = [size for size in sizes if size is not None]

@@ -32,18 +32,18 @@ _OPERANDS: Final = {"aten::mm": 0, "aten::bmm": 0, "aten::addmm": 1, "aten::badd
 """Position of the first of the two matrices among an op's inputs."""
 _TYPES: Final = {"c10::BFloat16": ("bf16", 2), "c10::Half": ("fp16", 2), "float": ("tf32", 4)}
 _VECTOR: Final = 16
-"""Bytes that a thread loads at once: rows must start at multiples of it."""
+"""A thread loads this many bytes at once, so rows must start at multiples of it."""
 _ALIGN: Final = re.compile(r"align(\d+)")
 _PAD, _LARGE = 64, 512
-"""Sizes are padded to whole tiles, small ones to whole vectors only."""
+"""Sizes are padded to whole tiles of 64, sizes below 512 only to whole vectors."""
 _SLOW: Final = 0.7
-"""Part of the reference rate below which a matmul counts as slow if its kernel's name does not show it."""
+"""A matmul below this part of the reference rate is slow, even if its kernel's name does not show it."""
 _GOOD: Final = (0.4, 0.6, 0.75)
 """Parts of the peak that matmuls of good sizes reach: at least, usually, at best."""
 _ALIKE: Final = 4
 """A matmul is a reference for others that differ from it by at most this factor in FLOPs."""
 _START: Final = 5_000
-"""Shortest time of any matmul, in ns; matmuls this short show nothing about sizes."""
+"""No matmul is shorter than this, in ns; matmuls this short show nothing about sizes."""
 _LEAST: Final = 0.03
 
 
@@ -74,19 +74,21 @@ class _Product:
 
     @property
     def is_unaligned(self) -> bool:
-        """Its kernel says that it loads less than a vector at once."""
+        """Whether the name of its kernel shows that it loads less than a vector at once."""
         told = _ALIGN.search(self.piece.name)
         return told is not None and int(told[1]) < self.vector
 
     def padded_ns(self, rate: float, memory_gbs: float) -> float:
-        """Of all calls, at that rate, but not faster than memory or than a kernel starts."""
+        """Return the time of all calls with padded sizes at this rate, in ns; memory and the start of a kernel limit
+        it."""
         m, k, n = (pad_size(size, self.vector) for size in self.sizes)
         moved = self.batch * self.width * (m * k + k * n + m * n)
         return self.piece.count * max(2 * self.batch * m * k * n / rate, moved / memory_gbs, _START)
 
 
 def pad_size(size: int, vector: int) -> int:
-    """
+    """Return the size that a dimension should be padded to.
+
     >>> pad_size(50257, 8), pad_size(100, 8), pad_size(4096, 8)
     (50304, 104, 4096)
     """
@@ -135,7 +137,7 @@ def _find(case: Case) -> Iterator[Claim]:
 
 
 def _product(piece: ComputePiece) -> _Product | None:
-    """A product on tensor cores of which the shapes are known."""
+    """Return the matrix product of a piece, if it runs on tensor cores and its shapes are known."""
     first = _OPERANDS.get(piece.op)
     if piece.kernel_class != "matmul" or first is None or uses_tensor_cores(piece.name) is False:
         return None
@@ -150,7 +152,8 @@ def _product(piece: ComputePiece) -> _Product | None:
 
 
 def _estimate_saving(product: _Product, others: list[_Product], device: Device) -> tuple[float, float, float] | None:
-    """At least, probably and at most, in ns of `compute`; None where it does not suffer, or nothing tells."""
+    """Return the lowest, likely and highest saving, in ns of `compute`; None if the matmul is not slow, or this is
+    unknown."""
     good = [
         one.rate
         for one in others
@@ -175,7 +178,7 @@ def _estimate_saving(product: _Product, others: list[_Product], device: Device) 
 
 
 def _sizes(products: list[_Product]) -> list[tuple[int, int]]:
-    """The odd sizes that take most time, each with what to pad it to."""
+    """Return the odd sizes that take the most time, each with what to pad it to."""
     spent: Counter[tuple[int, int]] = Counter()
     for product in products:
         for size in set(product.odd):

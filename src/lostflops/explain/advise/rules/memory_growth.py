@@ -22,26 +22,28 @@ if TYPE_CHECKING:
     from lostflops.explain.advise.case import Case
 
 _FEWEST: Final = 12
-"""Smallest number of pairs of consecutive normal steps."""
+"""At least this many pairs of consecutive normal steps are needed."""
 _OFTEN: Final = 0.4
-"""Part of the steps of each third in which memory must grow,"""
+"""Memory must grow in at least this part of the steps of each third."""
 _STEADY: Final = 0.5
-"""and growth of each later third as a multiple of the first third's: caches fill up, a leak goes on."""
+"""Each later third must grow by at least this many times the growth of the first: caches fill up, a leak goes on."""
 _SMALLEST: Final = 0.01
-"""Smallest growth of a rank, as a part of its final memory,"""
+"""A rank must grow by at least this part of its final memory."""
 _LEAST: Final = 4 * 1024 * 1024
-"""and in bytes."""
+"""A rank must also grow by at least this many bytes."""
 _THIRDS: Final = 3
 _LONG: Final = 6
-"""Steps of growth that are enough by themselves: a cache may still be filling in a shorter window."""
+"""This many steps of growth are enough by themselves: a cache may still be filling in a shorter window."""
 _TELLS: Final = 128 * 1024 * 1024
-"""Bytes of further growth that the peak must show: recording itself takes tens of MB, which hides smaller growth."""
+"""The peak must show further growth only if at least this many bytes are expected: recording itself takes tens of MB,
+which hides smaller growth."""
 _SEEN_KEPT: Final = 0.95
 _NO_TIME: Final = "it costs no time until memory runs out"
 
 
 def _find(case: Case) -> Iterator[Claim]:
-    """By the timings of all steps, with what a window shows to be kept; by the window where these do not tell."""
+    """Yield growth by the timings of all steps, with what a window shows to be kept; by the window alone if timings do
+    not show it."""
     grown = read_recorded_memory(case).grown
     try:
         claims = list(_by_timings(case, grown))
@@ -56,7 +58,7 @@ def _find(case: Case) -> Iterator[Claim]:
 
 
 def _has_stopped(case: Case, one: Grown) -> bool:
-    """Whether the peak did not follow in the steps after the window, far as it would have gone."""
+    """Return whether the peak in the steps after the window rose much less than it would have with the same growth."""
     rows = case.run.rows(
         f"select count(*) filter (step > {one.steps[-1]}), max(peak_memory) "
         f"- max(peak_memory) filter (step <= {one.steps[-1]}) from timings where rank = {one.rank} "
@@ -139,7 +141,7 @@ def _by_window(kept: Sequence[Grown]) -> Claim:
 
 
 def _describe_holder(kept: Sequence[Grown]) -> str:
-    """What holds it, such as `, held by kept at train.py:12`."""
+    """Describe what holds the memory, such as `, held by kept at train.py:12`; empty if unknown."""
     holder = next((one.holder for one in kept if one.holder is not None), None)
     return "" if holder is None else f", held by {holder}"
 
@@ -166,7 +168,7 @@ def _fix(kept: Sequence[Grown]) -> str:
 
 
 def _leaks(growth: Values, peak: float) -> bool:
-    """Whether it grows in every third, as often as not and as fast."""
+    """Return whether memory grows in every third, often enough and about as fast as in the first."""
     if not np.isfinite(growth).all() or growth.sum() < max(_LEAST, _SMALLEST * peak):
         return False
     thirds = np.array_split(growth, _THIRDS)

@@ -19,18 +19,19 @@ if TYPE_CHECKING:
     from lostflops.explain.advise.claim import Place
 
 _LEAST: Final = 0.05
-"""Share of the wall time below which the update does not matter."""
+"""The update matters if it takes at least this share of the wall time."""
 _MANY: Final = 40
-"""Kernels or ops of an update per step that count as many: a fused optimizer has one per few hundred tensors."""
+"""An update of at least this many kernels or ops per step has many: a fused optimizer has one per few hundred
+tensors."""
 _SMALL: Final = {True: 20_000, False: 60_000}
-"""Mean time in ns up to which a kernel (True) or op (False) is mostly launch or call overhead."""
+"""A kernel (True) or op (False) with a shorter mean time, in ns, is mostly launch or call overhead."""
 _LARGE: Final = 0.2
-"""Share of the wall time from which the update is named even if its kernels are long."""
+"""From this share of the wall time on, the update is reported even if its kernels are long."""
 _SOME: Final = 0.1
 _CHANGE: Final = "optimizer=fused"
 _LINES: Final = ("compute", "idle.host", "idle.python", "idle.dependency")
 _BYTES_KEPT: Final = 7 / 20
-"""Bytes that fused Adam moves, as a part of those moved op by op; see the what-if."""
+"""Fused Adam moves this part of the bytes that are moved op by op; see the what-if."""
 
 
 def _find(case: Case) -> Iterator[Claim]:
@@ -78,7 +79,8 @@ def _updates(one: Computed) -> list[ComputePiece]:
 
 
 def _is_unfused(one: Computed) -> bool:
-    """Many pieces, none of a fused kind; products of matrices belong to optimizers that have no fused form."""
+    """Return whether the update has many pieces that are not fused; optimizers with matrix products have no fused
+    form."""
     updates = _updates(one)
     whole = sum(piece.ns for piece in updates)
     fused = sum(piece.ns for piece in updates if "fused" in f"{piece.name} {piece.op}".casefold())
@@ -88,7 +90,7 @@ def _is_unfused(one: Computed) -> bool:
 
 
 def _attribute_optimizer_time(case: Case, spent: dict[str, int], on_device: bool) -> dict[Place, int]:
-    """All but what one pass over the parameters needs, on each rank by its share of the line."""
+    """Attribute all time except that of one pass over the parameters, on each rank by its share of the line."""
     needed = _BYTES_KEPT if on_device else 0.0
     excess = {line: ns * (1 - needed) if line == "compute" else ns for line, ns in spent.items()}
     return {

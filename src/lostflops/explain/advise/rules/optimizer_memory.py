@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from lostflops.explain.advise.case import Case
 
 _MUCH: Final = 0.4
-"""Smallest share of the peak memory that optimizer state must have."""
+"""Optimizer state must be at least this share of the peak memory."""
 
 
 def _find(case: Case) -> Iterator[Claim]:

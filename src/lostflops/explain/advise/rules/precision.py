@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from lostflops.explain.advise.signs.computed import Computed
 
 _LEAST: Final = 0.05
-"""Smallest share of the wall time that fp32 matmuls must take."""
+"""fp32 matmuls must take at least this share of the wall time."""
 _MUCH: Final = 2.0
-"""How many times faster the device must be in a shorter dtype."""
+"""The device must be more than this many times as fast in a shorter dtype."""
 _REACHED: Final = 0.5
-"""Part of the speedup of the peaks that matmuls gain at least: they still read the same numbers."""
+"""Matmuls gain at least this part of the speedup of the peaks: they still read the same numbers."""
 _FP32_KERNEL: Final = re.compile(r"(?:^|_)sgemm|f32f32_f32f32_f32|_ffma_|cijk_\w*_s_?b?_mt", re.IGNORECASE)
 _SHORTER: Final = ("bf16", "fp16", "tf32")
 
@@ -75,7 +75,7 @@ def _find(case: Case) -> Iterator[Claim]:
 
 
 def _choose_dtype(device: Device) -> str | None:
-    """The first shorter dtype that is much faster."""
+    """Return the first shorter dtype that is much faster; None if there is none."""
     slow = device.peaks.get("fp32")
     return next((d for d in _SHORTER if slow and device.peaks.get(d, 0) > _MUCH * slow), None)
 
@@ -85,7 +85,8 @@ def _slow(one: Computed) -> list[ComputePiece]:
 
 
 def _is_fp32(piece: ComputePiece) -> bool:
-    """By the types of the op's inputs, else by the name of the kernel; what rounds to tf32 runs on tensor cores."""
+    """Return whether a piece runs in fp32, by the types of the op's inputs, otherwise by the name of the kernel;
+    kernels that round to tf32 run on tensor cores."""
     if rounds_to_tf32(piece.name):
         return False
     if piece.dtypes:

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from lostflops.explain.advise.case import Case
 
 _SLOWER: Final = 2.0
-"""Smallest ratio of the median profiled step to the median normal step,"""
+"""The median profiled step must take at least this many times the median normal step."""
 _APART: Final = 1.3
-"""and of the profiled steps' lower quartile to the normal steps' upper quartile: on busy machines single steps are
-slow."""
+"""The lower quartile of profiled steps must be at least this many times the upper quartile of normal steps: on busy
+machines single steps are slow."""
 _FEWEST: Final = 5
-"""Smallest number of normal steps, and of profiled steps."""
+"""At least this many normal steps, and as many profiled steps, are needed."""
 
 
 def _find(case: Case) -> Iterator[Claim]:

@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from lostflops.explain.advise.claim import Place
 
 _SOME: Final = 0.05
-"""Smallest share of the forward pass's FLOPs that must be recomputed."""
+"""At least this share of the forward pass's FLOPs must be recomputed."""
 _CHANGE: Final = "recompute=off"
 _LEAST, _MOST = 0.5, 1.3
-"""What may be gained, in times of what the ops take."""
+"""Lower and upper limit of the gain, as multiples of the time of the recomputed ops."""
 _NOISY: Final = "step times vary more than the replay would save"
 _PASSES: Final = 3
-"""Backward does twice the work of forward, so both together are three forward passes."""
+"""Backward does twice the work of forward, so both together are this many forward passes."""
 _BYTES: Final = {"double": 8, "float": 4, "c10::Half": 2, "c10::BFloat16": 2}
 
 
@@ -84,8 +84,8 @@ def _find(case: Case) -> Iterator[Claim]:
 
 
 def _own_gain(case: Case, lost: float) -> Gain | None:
-    """Where steps differ so much by chance that a replay's gain drowns in it: what is done again is counted, and takes
-    what it takes."""
+    """Return the gain from the time of the recomputed ops, if step times vary more than a replay would save; otherwise
+    None."""
     found = case.price(_CHANGE)
     if found is None or found.gain > found.doubt:
         return None
@@ -94,7 +94,8 @@ def _own_gain(case: Case, lost: float) -> Gain | None:
 
 
 def _share(case: Case) -> float | None:
-    """Of the FLOPs of matrix products that run once and for the forward pass: a third of the model's."""
+    """Return the recomputed FLOPs of matrix products as a share of the forward pass, which is a third of the model's;
+    None if unknown."""
     done = [(effort, count) for effort, (count, _) in case.total.work.efforts.items()]
     again = sum(effort.flops * count for effort, count in done if effort.again)
     once = sum(effort.flops * count for effort, count in done if not effort.again) / _PASSES
@@ -102,7 +103,7 @@ def _share(case: Case) -> float | None:
 
 
 def _again(one: Computed) -> Codes:
-    """Events of forward ops inside backward; of those that call each other, the innermost."""
+    """Return the events of forward ops inside backward; if such ops call each other, only the innermost."""
     formulas = one.record.formulas
     rows = np.flatnonzero(flag_recomputed_ops(one.record))
     rows = rows[one.made.window.inside.within(formulas.start[rows], formulas.start[rows] + 1) > 0]
@@ -115,7 +116,7 @@ def _again(one: Computed) -> Codes:
 
 
 def _find_largest_input_bytes(shapes: str | None, dtypes: str | None) -> int:
-    """Bytes of the largest input: weights are kept anyway, and are mostly the smaller."""
+    """Return the bytes of the largest input: weights are stored anyway, and are mostly smaller."""
     try:
         dims, types = json.loads(shapes or "[]"), json.loads(dtypes or "[]")
         return max(
@@ -132,7 +133,7 @@ def _room(case: Case) -> str:
 
 
 def _attribute_recompute(case: Case, share: float) -> dict[Place, int]:
-    """Of forward's compute what is done again, which stands in backward's."""
+    """Attribute the recomputed part of the forward pass, which is in the backward pass's compute."""
     forward, backward = (case.total.phases.get(name, Counter())["compute"] for name in ("forward", "backward"))
     again = min(forward * share, backward)
     whole = case.total.lines["compute"] or 1

@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from lostflops.predict.graph.tasks import Flags
 
 _SMALLEST: Final = 0.15
-"""Smallest share of the time of all ranks that exposed transfers between hosts must take: any network exposes some."""
+"""Exposed transfers between hosts must take at least this share of the time of all ranks: any network exposes some."""
 _HIDES: Final = 0.8
-"""Transfer time, as a part of the compute that could hide it, from which no order of work can hide it."""
+"""No order of work can hide transfers that take at least this part of the compute that could hide them."""
 _APART: Final = 0.5
-"""Bandwidth of a group, as a part of that of similar groups, below which its link is slow."""
+"""The link of a group is slow if its bandwidth is below this part of that of similar groups."""
 _SLOW_HOST: Final = 0.05
-"""The same for one slow host: here other hosts show the normal bandwidth."""
+"""The smallest share of exposed transfers and waits if one host is slow: here other hosts show the normal bandwidth."""
 _TRIED: Final = ("2x", "4x", "10x", "20x")
 _NEAR: Final = 0.02
 
@@ -108,12 +108,13 @@ def _fix(case: Case, where: str) -> str:
 
 
 def _took(made: Traffic, rows: Flags) -> int:
-    """Of a rank and step."""
+    """Return the transfer time per step, in ns."""
     return int(made.took[rows].sum()) // max(len(made.graph.steps), 1)
 
 
 def _compute(made: Traffic, *, backward: bool) -> int:
-    """What could hide transfers in a step: the backward pass where gradients are reduced, else all compute."""
+    """Return the compute that could hide transfers in a step, in ns: the backward pass if gradients are reduced,
+    otherwise all."""
     tasks = made.graph.tasks
     own = (tasks.kind == TaskKind.KERNEL) & (tasks.step >= 0)
     if backward:
@@ -122,7 +123,7 @@ def _compute(made: Traffic, *, backward: bool) -> int:
 
 
 def _rate(made: Traffic, rows: Flags) -> float:
-    """Bytes per ns that cross a link, of the middle call."""
+    """Return the bytes per ns that cross a link, for the median call."""
     told, meeting = made.graph.meetings, made.meeting[rows]
     words = made.graph.words
     factors = [bus_factor(words[told.op[one]], int(told.ranks[one])) or 1.0 for one in meeting.tolist()]
@@ -130,7 +131,7 @@ def _rate(made: Traffic, rows: Flags) -> float:
 
 
 def _slow_groups(made: Traffic, rows: Flags) -> list[int]:
-    """Groups that are far slower than others with as many ranks and hosts."""
+    """Return the groups that are far slower than others with as many ranks and hosts."""
     told = made.graph.meetings
     group = told.group[made.meeting]
     rates: dict[tuple[int, int], dict[int, float]] = {}
@@ -146,7 +147,7 @@ def _slow_groups(made: Traffic, rows: Flags) -> list[int]:
 
 
 def _factor(case: Case) -> str:
-    """The smallest that gains about what the largest does."""
+    """Return the smallest factor that gains about as much as the best one."""
     gains = [found.gain if (found := case.price(f"network.bandwidth={one}")) is not None else 0.0 for one in _TRIED]
     return next(one for one, gain in zip(_TRIED, gains, strict=True) if gain >= max(gains) - _NEAR)
 

@@ -26,28 +26,29 @@ if TYPE_CHECKING:
 
 _FEW_SAMPLES: Final = 4
 _FEW_TOKENS: Final = 1_024
-"""Tokens per step and rank; with more, a larger batch would be a different job, not a fix."""
+"""A step may have at most this many tokens per rank; with more, a larger batch would be a different job, not a fix."""
 _DOMINATES: Final = 0.4
-"""Smallest share of the step that must not grow with the batch."""
+"""At least this share of the step must not grow with the batch."""
 _LARGER: Final = 8
+"""A batch of this many times the recorded one is suggested."""
 _MORE: Final = 32
-"""Batch sizes, as multiples of the recorded batch: the suggestion, and the upper limit."""
+"""A batch of this many times the recorded one gives the upper limit of the gain."""
 _CALL: Final = {True: 2_000, False: 5_000}
 """Fixed time of a kernel launch (True) or of a CPU op call (False), in ns."""
 _BUCKET: Final = 25
 """DDP's default bucket size, in MiB."""
 _ENOUGH: Final = 0.1
-"""Saving of a more specific fix from which that fix is named instead."""
+"""A more specific fix that saves at least this part of the step is named instead."""
 _LATE: Final = 0.25
-"""Share of waits for late ranks, data and bubbles from which those are the problem."""
+"""If waits for late ranks, data and bubbles take at least this share of the time, they are the problem."""
 _FIXED_LINES: Final = ("comm.transfer", "idle.host", "idle.python", "idle.dependency")
 _UNSURE_LINES: Final = ("comm.wait", "idle.sync")
-"""These may grow with the batch, or not."""
+"""Lines that may or may not grow with the batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class _BatchSize:
-    """Of one step and rank."""
+    """Size of the batch of one step and rank."""
 
     samples: float
     tokens: float | None
@@ -103,7 +104,7 @@ def _find(case: Case) -> Iterator[Claim]:
 
 
 def _between_hosts(case: Case) -> float:
-    """Share of time that transfers between hosts take while nothing computes: the network decides how long."""
+    """Return the share of time in which transfers between hosts are exposed: it depends on the network."""
     if case.baseline is None:
         return 0.0
     made = traffic_of(case)
@@ -126,7 +127,8 @@ def _is_small(case: Case, batch: _BatchSize) -> bool:
 
 
 def _has_narrower(case: Case) -> bool:
-    """Whether fixed costs are high because the update, the buckets or exchanges of the model are badly done."""
+    """Return whether fixed costs are high for a more specific reason: the update, the buckets or averaging of
+    weights."""
     if case.facts is not None and select_weight_averages(traffic_of(case).graph, case.facts).any():
         return True
     changes = ("optimizer=fused", *(() if has_buckets_of(case, _BUCKET) else (f"bucket_mb={_BUCKET}",)))
@@ -135,14 +137,15 @@ def _has_narrower(case: Case) -> bool:
 
 
 def _growing_share(case: Case) -> float:
-    """Part of compute that grows with the batch."""
+    """Return the part of compute that grows with the batch."""
     known = _parameter_shapes(case)
     whole = sum(one.compute for one in read_computed_ranks(case))
     return sum(_grows(piece, one, known) for one in read_computed_ranks(case) for piece in one.pieces) / (whole or 1)
 
 
 def _grows(piece: ComputePiece, one: Computed, parameters: set[tuple[int, ...]]) -> float:
-    """Not the call, nor the update; of an op's time as much as what it reads and makes of samples is of all."""
+    """Return the time of a piece that grows with the batch, in ns: not the call, nor the update; of an op as much as
+    samples are of all that it reads and writes."""
     if piece.phase == "optimizer":
         return 0.0
     worked = max(0.0, piece.own_ns - piece.count * _CALL[one.record.on_device])
@@ -158,7 +161,7 @@ def _grows(piece: ComputePiece, one: Computed, parameters: set[tuple[int, ...]])
 
 
 def _infer_output_shape(piece: ComputePiece, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...] | None:
-    """What a product of matrices makes; an elementwise op makes what it reads."""
+    """Return the shape of a matrix product; None for other ops: an elementwise op writes what it reads."""
     matrices = [shape for shape in shapes if len(shape) > 1]
     if piece.kernel_class != "matmul" or len(matrices) < 2:
         return None
@@ -167,7 +170,7 @@ def _infer_output_shape(piece: ComputePiece, shapes: Sequence[tuple[int, ...]]) 
 
 
 def _parameter_shapes(case: Case) -> set[tuple[int, ...]]:
-    """Sorted sizes, so that a transposed one is known too."""
+    """Return the shapes of parameters as sorted sizes, so that a transposed parameter is recognised too."""
     rows = case.run.rows("select distinct shape, local_shape from parameters")
     return {tuple(sorted(json.loads(text))) for row in rows for text in row if text}
 
@@ -184,7 +187,7 @@ def _parts(case: Case, lines: dict[str, float], grows: float) -> str:
 
 
 def _largest(case: Case) -> Iterator[Evidence]:
-    """The pieces of the model on samples, which are short."""
+    """Yield the pieces with the most time that does not grow with the batch."""
     known = _parameter_shapes(case)
     for one in read_computed_ranks(case)[:1]:
         fixed = sorted(one.pieces, key=lambda piece: _grows(piece, one, known) - piece.own_ns)[:2]

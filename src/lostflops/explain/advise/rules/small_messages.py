@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 _BUCKET: Final = 25
 """DDP's default bucket size, in MiB."""
 _SMALLEST: Final = 0.05
-"""Smallest share of the time of all ranks that they must be exposed."""
+"""The messages must be exposed for at least this share of the time of all ranks."""
 _FEW_BYTES: Final = 65_536
-"""Median size in bytes up to which messages that the model needs count as small."""
+"""Messages that the model needs are small if their median size is at most this many bytes."""
 
 
 class _Operation(NamedTuple):
@@ -137,7 +137,8 @@ def _of_the_model(case: Case, one: _Operation) -> Iterator[Claim]:
 
 
 def _claim_hooked_messages(case: Case, meetings: Flags) -> Iterator[Claim]:
-    """Small messages hardly show how long a large one takes: the gain is between zero and that of perfect overlap."""
+    """Yield gradients that hooks reduce one by one. Small messages hardly show how long a large one takes: the gain is
+    between zero and that of perfect overlap."""
     made = traffic_of(case)
     rows = made.of(meetings)
     found, bound = case.price(f"bucket_mb={_BUCKET}"), case.price("overlap=perfect")

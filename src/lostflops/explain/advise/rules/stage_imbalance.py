@@ -24,14 +24,15 @@ ABOUT: Final = (
     "the embedding or the last stage the output layer and the loss."
 )
 _LONG: Final = 1.15
-"""Smallest ratio of the longest stage to the mean stage: below it, transfers and chance matter more."""
+"""The longest stage must take at least this many times the mean stage: below that, transfers and chance matter more."""
 _CLEARLY: Final = 1.2
 _MOST_OF: Final = 0.8
-"""Part of the steps in which the same stage must be the longest."""
+"""The same stage must be the longest in at least this part of the steps."""
 _ENOUGH: Final = 8
-"""Steps needed to be sure; with fewer, a stage that is the longest in more than half is suspected."""
+"""This many steps are needed to be sure; with fewer, a stage that is the longest in more than half is suspected."""
 _CLEARLY_ON_CPUS: Final = 1.3
-"""Ratio to the mean stage that is certain in fewer steps on CPUs, where ranks share cores."""
+"""In fewer steps on CPUs, where ranks share cores, the longest stage must take at least this many times the mean stage
+to be certain."""
 _HALF: Final = 0.5
 _CHANGE: Final = "stages=even"
 
@@ -89,7 +90,7 @@ def _claim(case: Case, found: Stages, longest: int, ratio: float, *, is_sure: bo
 
 
 def _waits(case: Case, found: Stages) -> dict[Place, int]:
-    """Of each rank as much of its waiting as its stage is shorter than the longest."""
+    """Attribute on each rank as much of its waits as its stage is shorter than the longest."""
     longer = (found.own.max(axis=0) - found.own).sum(axis=1)
     lost: dict[Place, int] = {}
     for ranks, ns in zip(found.ranks, longer.tolist(), strict=True):
@@ -103,7 +104,8 @@ def _waits(case: Case, found: Stages) -> dict[Place, int]:
 
 
 def _gain(found: Stages) -> Gain | None:
-    """Where no graph tells: all stages as long as the mean in a pipeline that is full, and else as it was."""
+    """Return the gain without a replay, if all stages took the mean time in a full pipeline and nothing else changed;
+    None if the number of microbatches is unknown."""
     if found.microbatches is None:
         return None
     each = found.usual / found.microbatches

@@ -71,17 +71,18 @@ _ALL_AS_SLOW: Final = (
 _ALL_FIXED: Final = "apply the fix on all ranks and record again: the rank must no longer be last."
 _UNSAMPLED: Final = "Record stack samples (lostflops run does by default). "
 _UNSEEN: Final = "unseen"
-"""Late by the order in collectives, but not in profiled steps."""
+"""The rank is late by its order in collectives, but not in profiled steps."""
 _LOOK_LONGER: Final = (
     "Profile more steps, in which the rank is late: lostflops run --steps 8:20 -- COMMAND. Check what else runs on its "
     "cores and its host."
 )
 _SEEN_LATER: Final = "profile more steps: on some line the rank must take longer than its peers."
 _SUSPECTED: Final = 0.8
-"""Confidence below which a late rank is suspected, not found."""
+"""A late rank with a lower confidence is suspected, not found."""
 _RECORD: Final = "--steps 8:20"
 _STEADY: Final = 3.0
-"""Standard errors by which the extra time in profiled steps must exceed zero; else all timed steps price the fix."""
+"""The extra time in profiled steps must exceed zero by this many standard errors; otherwise all timed steps price the
+fix."""
 _LONGEST: Final = """
     select event from events where rank = {rank} and kind in ({kinds}) and step in ({steps})
     order by dur desc, event limit {most}"""
@@ -139,8 +140,8 @@ def _doubt(late: Sequence[LateRank]) -> str:
 
 
 def _by_timed_steps(case: Case, late: Sequence[LateRank]) -> Gain | None:
-    """Return what all timed steps say that the fix saves: how much later than its peers the rank comes to collectives.
-    None where the profiled steps agree with each other, so that a replay of them says more, or nothing was timed."""
+    """Return the gain according to all timed steps: how much later than its peers the rank enters collectives. None if
+    the profiled steps agree with each other, so that a replay of them is more exact, or nothing was timed."""
     normal = case.baseline.normal if case.baseline is not None else None
     ranks = [one.found.rank for one in late]
     if normal is None or case.baseline is None or all(_is_steady(case, rank) for rank in ranks):
@@ -162,7 +163,7 @@ def _by_timed_steps(case: Case, late: Sequence[LateRank]) -> Gain | None:
 
 
 def _is_steady(case: Case, rank: int) -> bool:
-    """Whether the profiled steps agree that the rank is slow."""
+    """Return whether the profiled steps agree that the rank is slow."""
     comparison = case.judgement.comparison
     by_step = comparison.by_step[comparison.place(rank)]
     known = by_step[~np.isnan(by_step)]
@@ -172,8 +173,8 @@ def _is_steady(case: Case, rank: int) -> bool:
 
 
 def _over_the_run(case: Case, changes: Sequence[str], late: LateRank, drift: Drift) -> Gain | None:
-    """Return the gain over all steps of a rank that gets slower: the profiled ones are a few, often late ones. None
-    where they are all, or no replay shows what is lost in them."""
+    """Return the gain over all steps for a rank that gets slower: only a few steps are profiled, often late ones. None
+    if no step was timed, or no replay shows what is lost."""
     price, found, comparison = case.price(*changes), late.found, case.judgement.comparison
     longer = found.line_excess / max(found.steps, 1)
     lately = longer / max(float(comparison.computed[comparison.place(found.rank)]) - longer, 1.0)
@@ -188,8 +189,8 @@ def _over_the_run(case: Case, changes: Sequence[str], late: LateRank, drift: Dri
 
 
 def _is_no_use(case: Case, changes: Sequence[str]) -> bool:
-    """Whether ranks that dispatch as the others do would gain nothing: then all hosts are as slow, and only those that
-    are a little behind show it, while the others wait in collectives."""
+    """Return whether nothing would be gained if these ranks dispatched as fast as the others: all hosts are then
+    equally slow, and only the ranks that are a little later show it, while the others wait in collectives."""
     alike, free = case.price(*changes), case.price(_NO_DISPATCH)
     return alike is not None and free is not None and alike.gain < SMALLEST < free.gain
 
@@ -259,7 +260,7 @@ def _habitually(habit: Habit | None) -> str:
 
 
 def _alone_there(case: Case, ranks: Sequence[int]) -> str:
-    """Whether a whole host is late, or a rank of it."""
+    """Say whether the whole host is late, or only these ranks."""
     hosts = {rank: host for rank, (host, *_) in _hosts(case).items()}
     if len({host for host in hosts.values() if host}) < 2:
         return ""
@@ -272,7 +273,7 @@ def _hosts(case: Case) -> dict[int, tuple[str, int | None]]:
 
 
 def _longest(case: Case, rank: int, line: str) -> tuple[tuple[int, int], ...]:
-    """Events that the time of the line is made of, where any are."""
+    """Return the longest events of the line, if it consists of events."""
     steps = sorted(step for step in case.total.steps if step >= 0)
     if line != "compute" or not steps:
         return ()
@@ -282,7 +283,7 @@ def _longest(case: Case, rank: int, line: str) -> tuple[tuple[int, int], ...]:
 
 
 def _sources(case: Case, late: Sequence[LateRank]) -> list[str]:
-    """Source lines that stack samples found on the line that is late, most time first."""
+    """Return the source lines that stack samples show on the line that is late, the one with the most time first."""
     line, rank = late[0].found.line, late[0].found.rank
     if line not in HOST_LINES and rank not in case.total.on_thread:
         return []  # while a device works its host is ahead, somewhere else

@@ -28,9 +28,10 @@ _NAMED: Final = 3
 _NOT_BLOCKING: Final = "blocking=removed"
 _SURE: Final = 0.9
 _USUAL: Final = 4
-"""Small collectives per step; many healthy jobs have fewer: a loss, a flag of the GradScaler, a norm."""
+"""Fewer small collectives per step than this are normal in healthy jobs: a loss, a flag of the GradScaler, a norm."""
 _CLEAR: Final = 0.05
-"""Part of the step that the removal of so few must save at least: ranks would wait for each other elsewhere."""
+"""If there are fewer, removing them must save at least this part of the step: ranks would wait for each other
+elsewhere."""
 _MORE_STEPS: Final = "--steps 8:20"
 
 
@@ -77,7 +78,7 @@ def _device(case: Case) -> Claim:
 
 
 def _read_blocker_sources(case: Case) -> tuple[str, ...]:
-    """Source lines that the trace itself has of the call that blocked longest."""
+    """Read the source lines of the call that blocked longest from the trace itself."""
     rank, event = case.total.blocker
     rows = case.run.rows(
         f"select distinct source from events where rank = {rank} and event = {event} and source is not null"

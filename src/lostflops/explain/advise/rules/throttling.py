@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from lostflops.explain.advise.case import Case
 
 _FEWEST: Final = 20
-"""Smallest number of normal steps,"""
+"""At least this many normal steps are needed."""
 _FEWEST_TRACED: Final = 6
-"""and of steps if there is only a trace."""
+"""At least this many steps are needed if there is only a trace."""
 _STEADY_TRACED: Final = 0.8
-"""Smallest Kendall's tau in a trace, where few steps may rise by chance."""
+"""In a trace, Kendall's tau must be at least this: few steps may rise by chance."""
 _NEARLY_ALL: Final = 0.9
 _SHARED: Final = "Other work on the hosts would slow steps down in the same way; host load was not recorded."
 
@@ -55,14 +55,18 @@ _FIX_ON_HOSTS: Final = "Stop other work on the hosts, or give the job its own co
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _KernelSteps:
-    """Steps in order: their time, and by step and rank that of work in which no rank waits for others."""
+    """Steps in order, with their work."""
 
     ranks: tuple[int, ...]
     step: npt.NDArray[np.int64]
     ns: Values
+    """Time of each step."""
     work: Values
+    """Time by step and rank of work in which no rank waits for others."""
     what: str
+    """Name of this work."""
     steady: float
+    """Smallest Kendall's tau of a rise."""
     taken: Mapping[Place, int]
 
 
@@ -119,7 +123,8 @@ def _select_timed_steps(case: Case) -> _KernelSteps | None:
 
 
 def _select_traced_steps(case: Case) -> _KernelSteps | None:
-    """Only where all steps run as many kernels, or ops: else the work grows."""
+    """Return the steps of the trace; None unless all steps run about as many kernels, or ops: otherwise the work
+    grows."""
     shown = collect_traced_steps(case)
     if shown is None or shown.step.size < _FEWEST_TRACED:
         return None

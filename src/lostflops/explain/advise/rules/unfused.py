@@ -26,29 +26,34 @@ if TYPE_CHECKING:
 
 _POINTWISE: Final = tuple(CLASSES.index(name) for name in ("elementwise", "normalisation", "copy-cast"))
 _LEAST: Final = 0.15
-"""Smallest share of compute that chains must take."""
+"""Chains must take at least this share of compute."""
 _SHORTEST: Final = 3
-"""Smallest number of kernels in a chain."""
+"""A chain has at least this many kernels."""
 _FUSED, _BEST, _WORST = 1.5, 1.0, 3.0
 """Bytes that a fused chain moves, as multiples of its longest kernel: usual, best and worst case. That kernel reads and
 writes its tensors once; inputs of the others and tensors for backward are extra."""
 _LONGEST: Final = 12
-"""Kernels from which a chain counts as several: longer ones are rarely one expression."""
+"""A chain of more kernels counts as several: longer ones are rarely one expression."""
 _BUSY: Final = 0.8
-"""Smallest part of the wall time without idle time due to the host: else kernels do not limit the step."""
+"""More than this part of the wall time must be free of idle time due to the host: otherwise kernels do not limit the
+step."""
 _MOST_OPS: Final = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Chains:
-    """Of one rank, a row a chain: its first and last place in `rows`, its time, that of its longest kernel."""
+    """Chains of one rank; a row is a chain."""
 
     one: Computed
     rows: Codes
     first: Codes
+    """Its first place in `rows`."""
     last: Codes
+    """The place after its last one in `rows`."""
     ns: Ns
+    """Its time."""
     longest: Ns
+    """Time of its longest kernel."""
 
     def estimate_saving(self, moved: float) -> int:
         return int(np.maximum(self.ns - moved * self.longest, 0).sum())
@@ -97,7 +102,8 @@ def _compute_share(case: Case, ranks: list[int]) -> float:
 
 
 def _chains(one: Computed) -> _Chains:
-    """Kernels that follow each other on a stream, with none of another kind between. Inductor's are fused already."""
+    """Find kernels that follow each other on a stream, without another kind of kernel between them. Inductor's kernels
+    are fused already."""
     record = one.record
     device, classes = record.device, kernel_classes(record)
     rows = np.flatnonzero((classes >= 0) & (one.made.window.inside.within(device.start, device.start + 1) > 0))
@@ -120,14 +126,14 @@ def _chains(one: Computed) -> _Chains:
 
 
 def _follows(is_open: Flags, lane: Codes, step: Codes) -> Flags:
-    """Whether the kernel before is of the same chain."""
+    """Return for each kernel whether the one before it is in the same chain."""
     found = np.zeros(is_open.size, np.bool_)
     found[1:] = is_open[:-1] & (lane[1:] == lane[:-1]) & (step[1:] == step[:-1])
     return found
 
 
 def _split_long_chains(begins: Flags, is_open: Flags) -> Flags:
-    """Where chains begin, when none may be longer than the longest."""
+    """Return where chains begin if none may have more than `_LONGEST` kernels."""
     place = np.arange(begins.size)
     since = place - np.maximum.accumulate(np.where(begins, place, 0))
     found: Flags = begins | (is_open & (since % _LONGEST == 0) & (np.cumsum(begins) > 0))
@@ -141,7 +147,7 @@ def _is_compiled(record: Record, rows: Codes) -> Flags:
 
 
 def _evidence(own: _Chains) -> Iterator[Evidence]:
-    """The chains that take most, told apart by their ops."""
+    """Yield the chains that take the most time, grouped by their ops."""
     record = own.one.record
     device = record.device
     alike: dict[tuple[str, ...], list[int]] = {}

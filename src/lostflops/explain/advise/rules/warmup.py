@@ -30,38 +30,38 @@ Rows = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 _SLOW: Final = 1.5
-"""Multiple of the median normal step from which a step is slow."""
+"""A step is slow if it takes more than this many times the median normal step."""
 _FAR_SLOWER: Final = 3.0
 """The same for the first steps: jobs that start together are a little slow at first."""
 _FAR_SLOWER_TRACED: Final = 2.0
-"""The same for a trace without timings: device times do not vary with the load of the host."""
+"""The same for the first steps of a trace without timings: device times do not vary with the load of the host."""
 _FEWEST: Final = 20
-"""Smallest number of normal steps,"""
+"""At least this many normal steps are needed."""
 _FEWEST_TRACED: Final = 6
-"""and of steps if there is only a trace."""
+"""At least this many steps are needed if there is only a trace."""
 _FIRST: Final = 0.1
-"""Smallest extra time of slow first steps, as a part of all steps: every job has some."""
+"""The extra time of slow first steps must be at least this part of all steps: every job has some."""
 _AT_FIRST: Final = 3
-"""Slow steps in a row, after the very first, that make a warm-up,"""
+"""A warm-up has at least this many slow steps in a row, after the very first."""
 _AT_FIRST_TRACED: Final = 2
-"""and in a trace, whose first step may be slow because the profiler starts."""
+"""In a trace it has at least this many: its first step may be slow because the profiler starts."""
 _PERIODIC: Final = 0.03
 _TIMES: Final = 3
-"""Slow steps of a trace at equal distances that make a period,"""
+"""A period needs at least this many slow steps of a trace at equal distances."""
 _REGULAR: Final = 0.7
-"""and the part of all slow steps that must follow it."""
+"""At least this part of all slow steps must follow the period."""
 _STALL: Final = 10.0
-"""Multiple of a normal step that a single stall must take,"""
+"""A single stall must take more than this many times a normal step."""
 _STALL_SHARE: Final = 0.1
-"""and smallest part of the time of all steps."""
+"""Its extra time must be at least this part of the time of all steps."""
 _MOST_STEPS: Final = 10
 _MOST_OF_EXCESS: Final = 0.3
-"""Part of the extra stack samples in slow steps that a source line must have to be named."""
+"""A source line is named if it has at least this part of the extra stack samples in slow steps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _StepSeries:
-    """Settled steps in order, by the collector, else those of the trace."""
+    """Settled steps in order: those that the collector timed, otherwise those of the trace."""
 
     ranks: tuple[int, ...]
     step: Rows
@@ -69,7 +69,7 @@ class _StepSeries:
     timed: StepSeries | None
     shown: Traced | None
     rows: Rows
-    """Rows of `timed` that the steps are."""
+    """Rows of these steps in `timed`."""
 
     @property
     def usual(self) -> float:
@@ -92,11 +92,12 @@ _SAMPLED: Final = """
     where t.attempt = {attempt} and t.profiled and exists (from samples where rank = t.rank)"""
 """Stack samples of the profiled steps; null for steps without samples."""
 _QUARTILES: Final = 1.349
-"""Distance between the quartiles of a normal distribution, in standard deviations."""
+"""The quartiles of a normal distribution are this many standard deviations apart."""
 
 
 def ordinal(number: int) -> str:
-    """
+    """Return a number as an ordinal.
+
     >>> [ordinal(number) for number in (2, 3, 5, 11, 21)]
     ['2nd', '3rd', '5th', '11th', '21st']
     """
@@ -125,7 +126,8 @@ def _find(case: Case) -> Iterator[Claim]:
 
 
 def _steps(case: Case) -> tuple[_StepSeries | None, int, int, float]:
-    """And how many there must be, in all and slow ones in a row, and by how many times slower."""
+    """Return the steps, how many are needed, how many slow ones in a row make a warm-up, and how many times slower they
+    must be."""
     if case.timed_steps is not None:
         timed = series(case)
         rows = np.flatnonzero(timed.settled)[-MOST_STEPS:]
@@ -149,7 +151,7 @@ def _steps(case: Case) -> tuple[_StepSeries | None, int, int, float]:
 
 
 def _period(steps: Rows) -> int:
-    """Distance of most slow steps to the one before; 0 where they come without order.
+    """Return the distance that most slow steps have to the one before; 0 if they come at irregular times.
 
     >>> _period(np.array([5, 15, 25, 35])), _period(np.array([5, 6, 17, 40])), _period(np.array([5, 15]))
     (10, 0, 0)
@@ -162,7 +164,8 @@ def _period(steps: Rows) -> int:
 
 
 def _attribute_slow_steps(steps: _StepSeries, slow: Flags) -> Mapping[Place, int]:
-    """Where the trace shows them: what they have beyond the others, line by line."""
+    """Attribute the extra time of slow steps compared with the others, line by line; nothing if there is no trace of
+    them."""
     if steps.shown is None:
         return {}
     lines = steps.shown.lines
@@ -227,7 +230,7 @@ def _periodic(case: Case, steps: _StepSeries, rhythm: Rhythm) -> Claim:
 
 
 def _gain(steps: _StepSeries, rhythm: Rhythm) -> Gain:
-    """Return the mean excess of all steps; its interval comes from how the slow steps differ."""
+    """Return the mean excess of all steps; its interval comes from the spread of the slow steps."""
     slow = np.sort(steps.ns[rhythm.is_slow])
     spread = float(np.subtract(*np.quantile(slow, (0.75, 0.25)))) / _QUARTILES
     share, freedom = rhythm.share, slow.size - 1.0
@@ -246,8 +249,8 @@ def _less_often(period: int, source: str) -> str:
 
 
 def _source(case: Case, steps: _StepSeries, rhythm: Rhythm) -> str:
-    """Return the line of the program that stack samples show more often in slow steps; empty where none stands out.
-    Samples are taken while a window is open, so that the profiled steps of the same phase show it."""
+    """Return the line of the program that stack samples show more often in slow steps; empty if no line is clearly more
+    frequent. Samples are taken only while a window is open, so the profiled steps of the same phase show it."""
     timed = steps.timed
     if timed is None:
         return ""
@@ -268,7 +271,7 @@ def _source(case: Case, steps: _StepSeries, rhythm: Rhythm) -> str:
 
 
 def _stall(steps: _StepSeries, slow: Flags) -> Iterator[Claim]:
-    """One step that takes a large part of the run."""
+    """Yield a single step that takes a large part of the run."""
     slow = slow & (steps.ns > _STALL * steps.usual)
     share = steps.share(slow)
     if slow.sum() != 1 or share < _STALL_SHARE:
@@ -292,7 +295,7 @@ def _stall(steps: _StepSeries, slow: Flags) -> Iterator[Claim]:
 
 
 def _phase(steps: _StepSeries, slow: Flags) -> str:
-    """Where the training thread is longer in slow steps than in others."""
+    """Say in which phase the training thread spends more time in slow steps than in others."""
     timed, more = steps.timed, {}
     for phase in PHASES if timed is not None else ():
         values = timed.column(phase)[steps.rows] if timed is not None else np.empty((0, 0))

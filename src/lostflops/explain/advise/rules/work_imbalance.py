@@ -44,7 +44,7 @@ def find(case: Case) -> Iterator[Claim]:
 
 
 def _take_turns(case: Case, ranks: Sequence[int]) -> bool:
-    """Whether those that are late on average are so in less than half of the steps."""
+    """Return whether the ranks that are late on average are the latest in less than half of the steps."""
     comparison = case.judgement.comparison
     known = np.nan_to_num(comparison.by_step, nan=-np.inf)
     most = comparison.ranks[known.argmax(axis=0)]
@@ -146,7 +146,8 @@ def _by_turns(case: Case, found: Uneven) -> Claim:
 
 
 def _turns(case: Case) -> dict[Place, int]:
-    """Waits that the slowest ranks of the steps explain, and what these take longer than others."""
+    """Attribute the waits that the slowest ranks of the steps explain, and their extra time compared with the
+    others."""
     comparison, lines = case.judgement.comparison, case.lines
     excess = np.maximum(np.nan_to_num(comparison.by_step), 0.0)
     most = float(excess.max(axis=0).sum())
@@ -167,12 +168,12 @@ RULE: Final = Rule("work_imbalance", ABOUT, find)
 _RECEIVED: Final = """
     select rank, sum(bytes_out)::double from enqueues where op = 'all_to_all' and bytes_out is not null group by rank"""
 _LEAST: Final = 1.15
-"""A rank that receives more than this times the bytes of its peers has more work: its experts are popular."""
+"""A rank that receives at least this many times the bytes of its peers has more work: its experts are popular."""
 
 
 def received_more(case: Case, rank: int, peers: Sequence[int]) -> float | None:
-    """Return how many times the bytes of its peers a rank gets in all-to-all exchanges; None where it gets no more, or
-    there are none."""
+    """Return how many times the bytes of its peers a rank gets in all-to-all exchanges; None if it gets no more, or
+    there are no such exchanges."""
     found = dict(case.run.rows(_RECEIVED))
     others = [found[one] for one in peers if one != rank and found.get(one)]
     if rank not in found or not others:

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from lostflops.explain.advise.claim import Place
 
 MOST_READ: Final = 8
-"""Ranks that are read: others do the same, or nearly."""
+"""At most this many ranks are read: the others do the same, or nearly."""
 
 
 @dataclass(frozen=True, slots=True)
 class Computed:
-    """One rank that was read: its pieces, its wall, and its share of `compute`."""
+    """A rank that was read, with its compute piece by piece."""
 
     record: Record
     made: Partition
@@ -45,7 +45,7 @@ class Computed:
 
 @once_per_case
 def read_computed_ranks(case: Case) -> list[Computed]:
-    """Return what up to `MOST_READ` ranks, evenly spread over all, computed piece by piece."""
+    """Read the compute of up to `MOST_READ` ranks, evenly spread over all, piece by piece."""
     run, asked = case.run, case.scope
     ranks = asked.ranks
     every = -(-len(ranks) // MOST_READ) if ranks else 1
@@ -57,23 +57,23 @@ def read_computed_ranks(case: Case) -> list[Computed]:
 
 
 def device_of(case: Case) -> Device | None:
-    """The one accelerator of all ranks; None where there is none, several, or one that is not known."""
+    """Return the accelerator that all ranks have; None if they have none, several or an unknown one."""
     names = [name for (name,) in case.run.rows("select distinct device from ranks")]
     return find_device(names[0]) if len(names) == 1 and names[0] else None
 
 
 def attribute_line_share(case: Case, line: str, share: float, ranks: Iterable[int]) -> dict[Place, int]:
-    """So much of a line on each of these ranks."""
+    """Attribute this share of a line on each of these ranks."""
     return {(rank, line): round(case.lines[rank][line] * min(share, 1.0)) for rank in ranks if case.lines[rank][line]}
 
 
 def on_device(case: Case) -> list[int]:
-    """Ranks with an accelerator."""
+    """Return the ranks with an accelerator."""
     return [rank.rank for rank in case.total.ranks if rank.rank not in case.total.on_thread]
 
 
 def shapes_of(piece: ComputePiece) -> str:
-    """An op with the shapes of its tensors, as people write them: `aten::mm [8192, 2048] [2048, 50257]`."""
+    """Return an op with the shapes of its tensors, as people write them: `aten::mm [8192, 2048] [2048, 50257]`."""
     try:
         dims = [dim for dim in json.loads(piece.shapes or "[]") if dim]
     except ValueError:
@@ -82,7 +82,7 @@ def shapes_of(piece: ComputePiece) -> str:
 
 
 def tensors_of(piece: ComputePiece) -> list[tuple[int, ...]]:
-    """The shapes of an op's tensors, without those in lists."""
+    """Return the shapes of an op's tensors, without those in lists."""
     try:
         dims: list[Any] = json.loads(piece.shapes or "[]")
     except ValueError:

@@ -19,15 +19,18 @@ Codes = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 _COMPUTE: Final = LINES.index("compute")
 _FEWEST: Final = 8
-"""Steps; in fewer no trend is told."""
+"""A trend needs at least this many steps."""
 _SLOWER: Final = 1.1
-"""Times what the rank took at first, relative to the others: devices vary by some percent as they warm up."""
+"""A rank slows down if its time relative to the others grows at least this many times: devices vary by some percent as
+they warm up."""
 _AS_OTHERS: Final = 0.9
-"""Times the others that it takes at first: one that was quicker has lost its luck, not its clock."""
+"""At first, a rank must take at least this many times the time of the others: a rank that was faster only loses its
+advantage."""
 _SIGNIFICANT: Final = 1e-3
 _QUARTER: Final = 4
 _BLOCKS: Final = 200
-"""Means of so many blocks are ranked where there are more steps: all pairs of a long run's steps fill memory."""
+"""If there are more steps, the means of this many blocks are compared: all pairs of a long run's steps would fill
+memory."""
 _FORWARD: Final = """
     select rank, step, coalesce(device_forward, forward) as ns from timings
     where attempt = {attempt} and coalesce(device_forward, forward) is not null and not coalesce(compiled, false)
@@ -37,18 +40,22 @@ _FORWARD: Final = """
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drift:
-    """`first` and `last` are times what other ranks take, in the first and last quarter of `steps`, `mean` in all."""
+    """A rank that gets slower while the others do not."""
 
     rank: int
     first: float
+    """Its time as a multiple of the others' time, in the first quarter of `steps`."""
     last: float
+    """The same in the last quarter."""
     mean: float
+    """The same in all steps."""
     p_value: float
     steps: tuple[int, int]
+    """Numbers of the first and the last step."""
 
 
 def drifts(case: Case) -> list[Drift]:
-    """Most slowed down first."""
+    """Return the ranks that slow down, the one that slows down most first."""
     timed = _read_forward_times(case)
     ranks, steps, took = timed if timed is not None else _read_compute_times(case)
     whole = ~np.isnan(took).any(axis=0)
@@ -60,7 +67,7 @@ def drifts(case: Case) -> list[Drift]:
 
 
 def _read_forward_times(case: Case) -> tuple[Codes, Codes, Floats] | None:
-    """The forward pass, in which ranks wait for nobody; None where too few are timed."""
+    """Read the times of forward passes, in which no rank waits for another; return None if too few are timed."""
     if case.timed_steps is None:
         return None
     columns = case.run.columns(_FORWARD.format(attempt=case.timed_steps.pace.attempt)).values()
@@ -99,7 +106,7 @@ def _drift(rank: int, own: Floats, others: Floats, steps: Codes) -> Drift | None
 
 
 def _trend(values: Floats) -> float:
-    """How likely values rise as much in order by chance (Mann-Kendall, one-sided, normal approximation).
+    """Return the probability that values rise this much by chance (Mann-Kendall, one-sided, normal approximation).
 
     >>> _trend(np.arange(20.0)) < 1e-6, round(_trend(np.array([1.0, 2.0] * 10)), 1)
     (True, 0.4)

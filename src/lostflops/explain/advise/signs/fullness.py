@@ -24,30 +24,33 @@ if TYPE_CHECKING:
     from lostflops.store.run import Run
 
 NEAR: Final = 0.85
-"""Part of a device's memory from which what holds it matters."""
+"""A device is nearly full if at least this part of its memory is used."""
 _MOST_RANKS: Final = 4
 _MOST_EVENTS: Final = 2_000_000
-"""Of the trace, of more than which a diagnosis does not wait for owners."""
+"""If a trace has more events than this, a diagnosis does not wait until owners of memory are known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fullness:
-    """Of one rank: bytes by owner at the peak of its window, or when memory ran out where the window tells nothing.
-    `used` is what the allocator held, `capacity` what the device has, None where that is not known. `parts` are those
-    of activations by layer."""
+    """Memory of one rank by owner, at the peak of its window; when memory ran out, if the window shows nothing."""
 
     rank: int
     step: int | None
     phase: str | None
     total: int
+    """Bytes of all owners."""
     used: int
+    """Bytes that the allocator held."""
     capacity: int | None
+    """Bytes that the device has; None if unknown."""
     owners: Mapping[str, int]
+    """Bytes by owner."""
     parts: tuple[PeakPart, ...]
+    """Parts of activations by layer."""
     has_run_out: bool
 
     def is_short(self) -> bool:
-        """Whether memory ran out, or the device is nearly full; raises `NotChecked` where its size is not known."""
+        """Return whether memory ran out, or the device is nearly full; raise `NotChecked` if its size is unknown."""
         if self.capacity is None and not self.has_run_out:
             raise NotChecked("the device's memory size is unknown")
         return self.has_run_out or self.used >= NEAR * (self.capacity or 0)
@@ -68,7 +71,7 @@ class Fullness:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What windows with memory tell of the ranks that were looked at."""
+    """Memory of the ranks whose windows were examined."""
 
     fullness: Fullness | None
     grown: tuple[Grown, ...]
@@ -76,7 +79,8 @@ class Recorded:
 
 @once_per_case
 def read_recorded_memory(case: Case) -> Recorded:
-    """Of all steps, also where a few stand for them: the fullest may be another, and what grows needs many."""
+    """Read memory of all steps, even if the case analyses only a few: another step may be the fullest, and growth shows
+    only over many."""
     run = case.run.whole
     ended = [one for one in ran_out(run) if not one.is_impossible]
     fullest: tuple[Peak, tuple[PeakPart, ...]] | None = None
@@ -91,7 +95,7 @@ def read_recorded_memory(case: Case) -> Recorded:
 
 
 def fullness(case: Case) -> Fullness:
-    """Return the fullest rank; raises `NotChecked` where no memory was recorded."""
+    """Return the memory of the fullest rank; raise `NotChecked` if no memory was recorded."""
     fullest = read_recorded_memory(case).fullness
     if fullest is None:
         raise NotChecked("memory was not recorded", record=WITH_MEMORY)
@@ -99,7 +103,7 @@ def fullness(case: Case) -> Fullness:
 
 
 def _windows(run: Run) -> Iterator[tuple[Peak, tuple[PeakPart, ...], list[Grown]]]:
-    """Of the ranks with the most memory, one after the other."""
+    """Yield the peak, the activations in it and the growth of each of the ranks with the most memory."""
     rows = run.rows("select rank, max(allocated) from memory group by rank order by 2 desc nulls last, 1")
     ranks = [rank for rank, _ in rows[:_MOST_RANKS]]
     listed = ", ".join(map(str, ranks)) or "null"
@@ -130,7 +134,8 @@ def _of_window(run: Run, peak: Peak, parts: tuple[PeakPart, ...], ended: list[Ra
 
 
 def _of_end(one: RanOut) -> Fullness:
-    """What Python does not see when memory runs out in a pass is mostly what the pass keeps."""
+    """Return the memory when it ran out. Memory that Python does not see counts as activations: in a pass, most of it
+    is what the pass keeps."""
     owners = dict(one.held)
     owners[Owner.ACTIVATIONS] = owners.pop(UNSEEN, 0)
     total = sum(owners.values())
@@ -148,6 +153,6 @@ def _of_end(one: RanOut) -> Fullness:
 
 
 def device_memory(run: Run, rank: int) -> int | None:
-    """Bytes that the device of a rank has, by its name."""
+    """Return the bytes that the device of a rank has, by its name; None if unknown."""
     rows = run.rows(f"select device from ranks where rank = {rank} and device is not null")
     return capacity(find_device(rows[0][0])) if rows else None

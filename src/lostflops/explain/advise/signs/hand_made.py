@@ -17,22 +17,22 @@ if TYPE_CHECKING:
     from lostflops.predict.graph.tasks import Flags
 
 MANY: Final = 8
-"""Reductions of a step from which on they are pieces of a model, and not a few flat buffers."""
+"""If a step has at least this many reductions, they are pieces of a model and not a few flat buffers."""
 MOSTLY: Final = 0.5
 _EACH: Final = 16
-"""The same while the backward pass goes on,"""
+"""Hooks of parameters reduce gradients if at least this many reductions per step run during the backward pass."""
 _LARGE: Final = 4 * MIB
-"""and how large each is at most."""
+"""Each reduction of a hook has fewer bytes than this."""
 _SIZES: Final = ("25", "5")
-"""MiB of DDP's buckets: what it takes by itself, and what small models need so that anything overlaps."""
+"""Bucket sizes of DDP in MiB: its default, and the size that small models need to overlap anything."""
 _SAME: Final = 0.1
-"""Relative difference below which a bucket size is the one that the job has."""
+"""Two bucket sizes are the same if their relative difference is smaller than this."""
 _BETTER: Final = 0.03
-"""By which the smaller one must gain more to be advised."""
+"""The smaller bucket size is advised only if it gains this share of a step more."""
 
 
 def latency_share(case: Case, meetings: Flags) -> float | None:
-    """Which part of these transfers is latency; None where nothing tells."""
+    """Return which part of these transfers is latency; None if unknown."""
     made = traffic_of(case)
     if case.facts is None or not meetings.any():
         return None
@@ -46,14 +46,15 @@ def latency_share(case: Case, meetings: Flags) -> float | None:
 
 
 def are_small(case: Case, meetings: Flags) -> bool:
-    """Whether these are many, and latency is most of their time."""
+    """Return whether these meetings are many, and latency is most of their time."""
     made = traffic_of(case)
     share = latency_share(case, meetings)
     return made.a_step(made.of(meetings)) >= MANY and share is not None and share >= MOSTLY
 
 
 def in_hooks(case: Case) -> Flags:
-    """Meetings that reduce gradients one by one during backward, without DDP or FSDP: hooks of parameters do so."""
+    """Return the meetings that reduce gradients one by one during backward, without DDP or FSDP: hooks of parameters do
+    so."""
     made = traffic_of(case)
     found = made.in_backward & select_collectives(made.graph, "all_reduce")
     rows = made.of(found)
@@ -63,7 +64,7 @@ def in_hooks(case: Case) -> Flags:
 
 
 def has_buckets_of(case: Case, size: float) -> bool:
-    """Return whether DDP has buckets of this size, in MiB, already."""
+    """Return whether DDP already has buckets of this size, in MiB."""
     caps = [one.get("bucket_cap_bytes") for one in case.job.get("ddp") or () if isinstance(one, dict)]
     return any(cap and abs(cap / MIB / size - 1) < _SAME for cap in caps)
 
@@ -74,7 +75,7 @@ class Cure(NamedTuple):
 
 
 def best_buckets(case: Case) -> Cure:
-    """DDP's own size, unless a smaller one gains clearly more."""
+    """Return DDP's default bucket size, unless a smaller one gains clearly more."""
     gains = [found.gain if (found := case.price(f"ddp={size}")) is not None else -np.inf for size in _SIZES]
     size = _SIZES[1] if gains[1] > gains[0] + _BETTER else _SIZES[0]
     return Cure(size, f"ddp={size}")

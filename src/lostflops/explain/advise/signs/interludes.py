@@ -20,26 +20,30 @@ if TYPE_CHECKING:
     from lostflops.explain.advise.signs.series import StepSeries, Values
 
 LEAST: Final = 1_000_000
-"""Below so many ns a step has none."""
+"""A step has an interlude only if that takes at least this many ns."""
 _FEWEST: Final = 2
-"""Steps with it, without which nothing says how often it comes."""
+"""At least this many steps must have an interlude: otherwise it is unknown how often it comes."""
 _QUANTILE: Final = (np.inf, 6.31, 2.92, 2.35, 2.13, 2.02, 1.94, 1.9)
-"""Of Student's t at 95%, by degrees of freedom; from there on that of 7."""
+"""95% quantile of Student's t by degrees of freedom; the last value is used for 7 and more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interlude:
-    """`steps` are those that have it, of `of` that were looked at; `ranks` those where it runs, and `every` the steps
-    from one to the next, 0 where it comes without order. `each` is the time of one in ns."""
+    """Work between steps that comes now and then, such as checkpoints."""
 
     steps: tuple[int, ...]
+    """Steps that have it."""
     of: int
+    """Number of steps that were examined."""
     ranks: tuple[int, ...]
+    """Ranks on which it runs."""
     every: int
+    """Number of steps from one to the next; 0 if it comes at irregular times."""
     each: float
+    """Mean time of one, in ns."""
     gain: Gain
     alone: bool
-    """Some ranks have none: they wait."""
+    """Some ranks do not have it: they wait."""
 
     @property
     def often(self) -> str:
@@ -49,7 +53,7 @@ class Interlude:
 
 
 def interlude(case: Case, column: str, what: str) -> Interlude | None:
-    """Return what a column of table `timings` shows, None where it shows too little; raises `UnknownCost` where the
+    """Return what a column of table `timings` shows; None if too few steps have it. Raise `UnknownCost` if the
     collector did not record it."""
     timed = series(case)
     spent = timed.column(column)
@@ -75,7 +79,7 @@ def interlude(case: Case, column: str, what: str) -> Interlude | None:
 
 
 def _distance(steps: np.ndarray[tuple[int], np.dtype[np.int64]]) -> int:
-    """Return the distance of most of them to the one before, 0 where there is no such.
+    """Return the distance that most steps have to the step before them in the list; 0 if there is no such distance.
 
     >>> _distance(np.array([5, 10, 15, 20])), _distance(np.array([5, 6, 17]))
     (5, 0)
@@ -85,7 +89,8 @@ def _distance(steps: np.ndarray[tuple[int], np.dtype[np.int64]]) -> int:
 
 
 def _gain(longest: Values, ns: Values, has: np.ndarray[tuple[int], np.dtype[np.bool_]], what: str) -> Gain:
-    """What these steps take beyond the others, and no more than what was counted: other ranks may compute meanwhile."""
+    """Return the extra time of these steps compared with the others, at most the recorded time: other ranks may compute
+    meanwhile."""
     whole = float(ns.sum())
     usual = float(np.median(ns[~has])) if (~has).sum() >= _FEWEST else None
     most = longest[has]
@@ -100,7 +105,7 @@ def _gain(longest: Values, ns: Values, has: np.ndarray[tuple[int], np.dtype[np.b
 
 
 def in_window(case: Case, column: str) -> dict[Place, int]:
-    """Return what of the ledger it holds: the time of the ranks that do it, and the waits of the others."""
+    """Return the time that it takes on the ledger: that of the ranks that do it, and the waits of the others."""
     timed: StepSeries = series(case)
     inside = np.isin(timed.step, sorted(case.total.steps))
     spent = np.nan_to_num(timed.column(column)[inside])

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 
 def job_facts(case: Case, key: str) -> dict[int, list[Any]]:
-    """Return the values of a key by rank, in no order, of the attempt that the window or the timings are of: a restart
-    may have changed what an earlier attempt recorded. Empty where there is none."""
+    """Return the values of a key by rank, in no order; empty if there are none. They are of the same attempt as the
+    window or the timings: a restart may have changed what an earlier attempt recorded."""
     attempt = traced_attempt(case.run)
     if attempt is None and case.timed_steps is not None:
         attempt = case.timed_steps.pace.attempt

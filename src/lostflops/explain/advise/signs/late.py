@@ -18,27 +18,29 @@ if TYPE_CHECKING:
     from lostflops.explain.advise.signs.work_done import WorkDone
 
 _EXPLAINS: Final = 0.4
-"""Part of what a rank computes longer that its additional work must explain."""
+"""Additional work must explain at least this part of the extra compute time of a rank."""
 
 
 @dataclass(frozen=True, slots=True)
 class LateRank:
-    """`more` is by which share it did more work than its peers, in what `done` counts; 0 where it did the same."""
+    """A rank that is late, and whether that is due to more work."""
 
     found: SlowRank
     confidence: float
     more: float = 0.0
+    """Share by which it did more work than its peers; 0 if it did the same."""
     done: WorkDone | None = None
+    """The count of work in which it did more."""
 
 
 @once_per_case
 def late_ranks(case: Case) -> list[LateRank]:
-    """Return the ranks that are late by the verdict of `blame.habits`, most waited for first."""
+    """Return the ranks that are late according to `blame.habits`, the one that caused the longest waits first."""
     return [LateRank(one, one.confidence, *_more(case, one)) for one in case.judgement.late]
 
 
 def _more(case: Case, one: SlowRank) -> tuple[float, WorkDone | None]:
-    """By which share it did more, where that explains most of what it computes longer."""
+    """Return the share by which a rank did more work, if that explains enough of its extra compute time."""
     if one.line != "compute":
         return 0.0, None
     comparison = case.judgement.comparison

@@ -14,7 +14,7 @@ class HostMachine:
     is_cpu: bool
     """No rank has an accelerator."""
     backend: str | None
-    """Backend of the default process group; None where not recorded."""
+    """Backend of the default process group; None if not recorded."""
 
     def pick(self, *, gpu: str, cpu: str = "") -> str:
         """Return the text that fits.
@@ -31,7 +31,7 @@ class HostMachine:
 
 
 def machine(case: Case) -> HostMachine:
-    """Read it from table `ranks` and from where ranks computed."""
+    """Read the machine from table `ranks` and from where ranks computed."""
     ((devices, backend),) = case.run.rows("select count(device), max(backend) from ranks")
     is_cpu = not devices and set(case.lines) <= set(case.total.on_thread)
     return HostMachine(is_cpu, backend)

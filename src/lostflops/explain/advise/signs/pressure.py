@@ -15,23 +15,24 @@ if TYPE_CHECKING:
     from lostflops.explain.advise.signs.series import Values
 
 _OFTEN: Final = 0.7
-"""Part of settled steps in which a rank must wait longer for a core than its peers."""
+"""A rank must wait longer for a core than its peers in at least this part of the settled steps."""
 _FEWEST: Final = 8
 _MORE: Final = 1.3
-"""Times the CPU time of its peers from which on a rank does more, and is not squeezed."""
+"""A rank that uses more than this many times the CPU time of its peers does more work: it is not short of cores."""
 _LEAST: Final = 0.05
-"""Share of a step that it must wait longer, in the median."""
+"""A rank must wait longer than its peers by at least this share of a step, in the median."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pressure:
-    """By settled step and rank, as shares of the step: `queued` is the time that the training thread could run and
-    waited for a core, `cpu` the time that it had one."""
+    """Waits for CPU cores by settled step and rank, as shares of the step."""
 
     ranks: tuple[int, ...]
     step: tuple[int, ...]
     queued: Values
+    """Time in which the training thread could run and waited for a core."""
     cpu: Values
+    """Time in which it had a core."""
 
     def of(self, rank: int) -> Values:
         """Return the waits of a rank by step."""
@@ -39,8 +40,8 @@ class Pressure:
         return found
 
     def beyond(self, rank: int) -> Values:
-        """Return by step how much longer the rank waits than its peers would for as much CPU time: who computes more
-        on a busy host waits more for cores, too."""
+        """Return by step how much longer the rank waits than its peers would for as much CPU time: a rank that computes
+        more on a busy host also waits more for cores."""
         others = [at for at, one in enumerate(self.ranks) if one != rank]
         if not others:
             return np.zeros(len(self.step))
@@ -48,14 +49,14 @@ class Pressure:
         return np.asarray(self.of(rank) - usual * self.cpu[:, self.ranks.index(rank)])
 
     def works_more(self, rank: int) -> bool:
-        """Return whether the rank uses more CPU time than its peers: then it is late for that."""
+        """Return whether the rank uses more CPU time than its peers, which then explains why it is late."""
         others = [at for at, one in enumerate(self.ranks) if one != rank]
         own, usual = np.nanmedian(self.cpu[:, self.ranks.index(rank)]), np.nanmedian(self.cpu[:, others])
         return bool(own > _MORE * usual)
 
 
 def pressure(case: Case) -> Pressure | None:
-    """Return None where the collector recorded no waits for cores."""
+    """Return the waits for cores; None if the collector did not record them."""
     try:
         timed = series(case)
     except UnknownCost:
@@ -68,8 +69,8 @@ def pressure(case: Case) -> Pressure | None:
 
 
 def stretch(case: Case) -> float:
-    """Return by what factor waits for cores lengthen what training threads do, 1 where that is not known: CPU time
-    times this is the time of the step that it takes."""
+    """Return the factor by which waits for cores lengthen the work of training threads; 1 if unknown. CPU time times
+    this factor is the step time that it takes."""
     try:
         timed = series(case)
     except UnknownCost:

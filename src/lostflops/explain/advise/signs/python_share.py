@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 LINE: Final = "idle.python"
 FEW: Final = 0.03
-"""Of a rank's time below which no cause is worth a look."""
+"""A cause that takes less than this share of a rank's time is not reported."""
 LONG: Final = 1_000_000
-"""A stretch in ns that is too long to be the way from one op to the next."""
+"""A stretch of at least this many ns is too long to be the way from one op to the next."""
 _STAYS: Final = 0.001
-"""The least factor that is asked for: some Python always stays."""
+"""Smallest factor of the what-if: some Python always remains."""
 _SAVING: Final = re.compile(
     r"_?(?:legacy_)?save \S*torch/serialization\.py|\S+ \S*torch/distributed/checkpoint/|\S+ (?:\S*/)?safetensors/"
 )
@@ -41,7 +41,7 @@ _LOADING: Final = re.compile(
 
 
 def change(part: float) -> str:
-    """The what-if in which this part of it is gone.
+    """Return the what-if in which this part of the Python time is gone.
 
     >>> change(0.6), change(1)
     ('python=0.4x', 'python=0.001x')
@@ -50,7 +50,7 @@ def change(part: float) -> str:
 
 
 def is_saving(frames: Stack) -> bool:
-    """Whether a stack is inside of saving a model, by PyTorch's functions or by the name of the program's own.
+    """Return whether a stack is inside of saving a model, by PyTorch's functions or by a name of the program's own.
 
     >>> is_saving(("main train.py:3", "save torch/serialization.py:967")), is_saving(("save_checkpoint train.py:9",))
     (True, True)
@@ -63,8 +63,8 @@ def is_saving(frames: Stack) -> bool:
 
 
 def is_loading(frames: Stack) -> bool:
-    """Whether a stack is inside of making a batch, by what functions of the program are called: where no loader of
-    PyTorch does it, nothing else tells.
+    """Return whether a stack is inside of making a batch, by the names of the program's functions: without a loader of
+    PyTorch, there is no other sign.
 
     >>> is_loading(("main train.py:3", "Lines.__next__ data.py:9", "split re/__init__.py:3"))
     True
@@ -75,7 +75,8 @@ def is_loading(frames: Stack) -> bool:
 
 
 def in_long_stretches(case: Case) -> float:
-    """Part of Python between ops that is in stretches above LONG: what a loop does, and not the dispatch of ops."""
+    """Return the part of Python between ops that is in stretches of at least `LONG`: work of the loop, not dispatch of
+    ops."""
     if case.baseline is None:
         return float(case.total.longest.get(LINE, (0, 0, 0))[0] >= LONG)
     graph = case.baseline.graph
@@ -84,7 +85,8 @@ def in_long_stretches(case: Case) -> float:
 
 
 def collecting(case: Case) -> float | None:
-    """Part of it that a typical rank spends in the garbage collector; None where the collector did not count that."""
+    """Return the part of Python between ops that a typical rank spends in the garbage collector; None if the collector
+    did not record it."""
     try:
         timed = series(case)
     except UnknownCost:
@@ -102,8 +104,8 @@ def collecting(case: Case) -> float | None:
 
 
 def in_window(case: Case, timed: StepSeries) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """Of each rank the time that garbage collection takes in a step of the window, else in a settled one; NaN where
-    nothing tells."""
+    """Return for each rank the time of garbage collection in a step of the window, or in a settled step if the window
+    has no such data; NaN if not recorded."""
     pauses = timed.column("gc")
     shown = np.isin(timed.step, sorted(case.total.steps))
     rows = shown if np.isfinite(pauses[shown]).any() else timed.settled

@@ -20,26 +20,30 @@ Flags = npt.NDArray[np.bool_]
 Rows = npt.NDArray[np.int64]
 
 MORE: Final = 1.1
-"""Times the first third of the steps that the last third must take where they grow."""
+"""Steps grow if the last third of them takes at least this many times the time of the first third."""
 STEADY: Final = 0.5
-"""Kendall's tau of time and step: how steadily it grows. Steps that are slow now and then stay far below."""
+"""Steps grow steadily if Kendall's tau of time and step is at least this. Steps that are slow now and then stay far
+below."""
 SAME_WORK: Final = 0.02
-"""By what part the work of steps may differ and still be the same."""
+"""Steps do the same work if it differs by at most this part."""
 _BLOCKS: Final = 200
-"""Means of so many blocks are ranked where there are more steps."""
+"""If there are more steps, the means of this many blocks are compared."""
 _GROWS: Final = 0.7
-"""Part of the growth of the step that one phase must have to be its cause,"""
+"""A phase is the cause if it has at least this part of the step's growth."""
 _AT_FIRST: Final = 0.5
-"""and the part of the first steps that it may have: a phase that is most of the step has most of any growth."""
+"""The phase must take less than this part of the first steps: a phase that is most of the step has most of any
+growth."""
 _PARTLY: Final = 0.25
-"""The same part if the backward pass of what this phase does has the rest of the growth,"""
+"""This part of the step's growth is enough if the phase also doubles, and the backward pass has the rest of the
+growth."""
 _TWICE: Final = 2.0
-"""and times what the phase took at first: a device that slows down stretches no phase that much."""
+"""Doubling means that the phase takes at least this many times its time at first: a device that slows down stretches no
+phase that much."""
 _NEARLY_ALL: Final = 0.9
 _OWN_PHASES: Final = ("data", "forward", "optimizer", "outside")
 """Phases in which no rank waits for others."""
 _MOST_RANKS: Final = 64
-"""Of more, so many from first to last: what all ranks do shows in these."""
+"""If there are more ranks, this many are read, evenly spread from first to last: what all ranks do shows in these."""
 _STEPS: Final = f"""
     with {PACED}
     select step, ns, settled, compiled, profiled, is_first from paced order by step"""
@@ -47,21 +51,22 @@ _STEPS: Final = f"""
 
 @dataclass(frozen=True, slots=True)
 class StepSeries:
-    """Steps of the attempt whose pace is told, in order. `ns` is the time of each, the median of its ranks; `settled`
-    are those that are not the first, and neither compiled nor profiled."""
+    """Steps of the attempt whose pace is known, in order."""
 
     run: Run
     attempt: int
     ranks: tuple[int, ...]
     step: npt.NDArray[np.int64]
     ns: Values
+    """Time of each step: the median of its ranks."""
     settled: Flags
+    """Steps that are not the first, and neither compiled nor profiled."""
     compiled: Flags
     profiled: Flags
     first: Flags
 
     def column(self, expression: str) -> Values:
-        """Of table `timings`, by step and rank; NaN where it is not told."""
+        """Return an expression on table `timings`, by step and rank; NaN if not recorded."""
         found = self.run.columns(
             f"""select rank, step, ({expression})::double as value from timings
                 where {within(self.ranks, self.attempt)} and ({expression}) is not null"""
@@ -73,7 +78,7 @@ class StepSeries:
 
 
 def series(case: Case) -> StepSeries:
-    """Raises `NotChecked` where no step was timed."""
+    """Return the timed steps; raise `NotChecked` if no step was timed."""
     if case.timed_steps is None:
         raise NotChecked("step times were not recorded", "--steps auto")
     run, attempt = case.run, case.timed_steps.pace.attempt
@@ -87,7 +92,7 @@ def series(case: Case) -> StepSeries:
 
 
 def measure_growth(values: Values) -> tuple[float, float]:
-    """Return the last third over the first, by medians, and Kendall's tau.
+    """Return the ratio of the last third to the first, by medians, and Kendall's tau.
 
     >>> measure_growth(np.arange(1.0, 10.0))
     (4.0, 1.0)
@@ -104,7 +109,7 @@ def _thirds(values: Values) -> tuple[float, float]:
 
 
 def does_more(timed: StepSeries, rows: Rows) -> bool:
-    """Return whether later steps have more tokens or samples: then they may well take longer."""
+    """Return whether later steps have more tokens or samples, which would explain that they take longer."""
     for unit in ("tokens", "samples"):
         counted = timed.column(unit)[rows].sum(axis=1)
         if np.isfinite(counted).all() and measure_growth(counted)[0] > 1 + SAME_WORK:
@@ -113,8 +118,8 @@ def does_more(timed: StepSeries, rows: Rows) -> bool:
 
 
 def growing_phase(timed: StepSeries, rows: Rows) -> str:
-    """Return the phase that makes steps longer and longer on nearly all ranks; empty where no phase does, or all do
-    alike, as on a device that slows down."""
+    """Return the phase that makes steps longer and longer on nearly all ranks; empty if no phase does, or all do alike,
+    as on a device that slows down."""
     whole, steady = measure_growth(timed.ns[rows])
     if whole < MORE or steady < STEADY:
         return ""

@@ -26,35 +26,38 @@ _UNITS: Final = """
 
 @dataclass(frozen=True, slots=True)
 class Sharding:
-    """`units` are the bytes of each unit on all ranks together; `gathers` and `reductions` the rows of the run's
-    traffic that gather parameters and reduce gradients, which gloo does by all-reduce."""
+    """FSDP's units, and its collectives."""
 
     traffic: Traffic
     units: tuple[int, ...]
+    """Bytes of each unit, on all ranks together."""
     gathers: Flags
+    """Rows of the traffic that gather parameters."""
     reductions: Flags
+    """Rows of the traffic that reduce gradients, which gloo does by all-reduce."""
     wall: int
 
     def share(self, rows: Flags) -> float:
-        """Return the part of all time that these calls take unhidden, waits for other ranks among it."""
+        """Return the share of all time in which these calls are exposed, including waits for other ranks."""
         return int((self.traffic.exposed + self.traffic.waited)[rows].sum()) / (self.wall or 1)
 
     def attribute(self, rows: Flags) -> dict[Place, int]:
         return self.traffic.attribute(rows) | self.traffic.attribute(rows, "comm.wait")
 
     def calls(self, rows: Flags) -> float:
-        """Return how many of them a rank makes in a step."""
+        """Return how many of these calls a rank makes in a step."""
         return self.traffic.a_step(rows)
 
 
 def host_share(case: Case) -> float:
-    """Return the part of all time that hosts are in code of FSDP while nothing else goes on."""
+    """Return the share of all time in which hosts run code of FSDP while nothing else goes on."""
     held = ((line, match_samples(case.total, line, _FSDP)) for line in _HOST)
     return sum(one.share * case.total.share(line) for line, one in held if one is not None)
 
 
 def sharding(case: Case) -> Sharding | None:
-    """Return None where FSDP shards nothing; raises `UnknownCost` where the run cannot be replayed."""
+    """Return the sharding of the job; None if FSDP shards nothing. Raise `UnknownCost` if the run cannot be
+    replayed."""
     if not job_facts(case, "fsdp"):
         return None
     made, ranks = traffic_of(case), len(case.lines)

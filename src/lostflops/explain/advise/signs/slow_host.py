@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from lostflops.predict.graph.tasks import Flags
 
 _LEAST_BYTES: Final = 65_536
-"""Bytes of a message from which on its rate says something about a link."""
+"""The rate of a message says something about a link if it has at least this many bytes."""
 _FEWEST: Final = 6
-"""Transfers on each side of a comparison."""
+"""Each side of a comparison needs at least this many transfers."""
 _APART: Final = 0.5
-"""Rate with a host, as a share of the rate without it, below which the host is slow."""
+"""A host is slow if the rate of transfers with it is below this share of the rate without it."""
 _SLOWER: Final = 0.25
-"""Quantile of the rates that is compared: a host that only sends slowly receives as fast as others."""
+"""The quantile of rates that is compared: a host that only sends slowly receives as fast as others."""
 
 Kind = tuple[str, int, int]
 """Operation, ranks, and size as a power of two."""
@@ -36,11 +36,13 @@ Kind = tuple[str, int, int]
 
 @dataclass(frozen=True, slots=True)
 class SlowHost:
-    """`rate` and `others` are in bytes per ns, of transfers with the host and without it."""
+    """A host whose transfers are slower than those without it."""
 
     host: str
     rate: float
+    """Rate of transfers with the host, in bytes per ns."""
     others: float
+    """Rate of transfers without it, in bytes per ns."""
     transfers: int
     meetings: frozenset[int]
 
@@ -54,7 +56,7 @@ class _Transfer:
 
 
 def slow_host(case: Case, made: Traffic) -> SlowHost | None:
-    """Return the only host that stands out; None where there is none, or several do."""
+    """Return the only host that is slow; None if no host or several are."""
     transfers = _transfers(case, made)
     slow = _slow(transfers)
     if not slow:
@@ -65,12 +67,12 @@ def slow_host(case: Case, made: Traffic) -> SlowHost | None:
 
 
 def hosts_of(case: Case) -> dict[int, str]:
-    """Return the host of each rank, of those whose host is known."""
+    """Return the host of each rank whose host is known."""
     return dict(case.run.rows("select rank, host from ranks where host is not null"))
 
 
 def _transfers(case: Case, made: Traffic) -> list[_Transfer]:
-    """Return transfers between hosts of which every member was recorded."""
+    """Return the transfers between hosts for which every member was recorded."""
     hosts, told, words = hosts_of(case), made.graph.meetings, made.graph.words
     rows: Flags = told.whole[made.meeting] & (made.size >= _LEAST_BYTES) & (made.took > 0)
     members: defaultdict[int, list[int]] = defaultdict(list)
@@ -95,7 +97,8 @@ def _slow(transfers: Iterable[_Transfer]) -> list[SlowHost]:
 
 
 def _compare_host(transfers: list[_Transfer], host: str) -> SlowHost | None:
-    """Return what a host does in the kind of transfer that compares most of them; None where it is not slow."""
+    """Compare transfers with and without a host, in the kind that has most of both; return None if the host is not
+    slow."""
     sides: defaultdict[Kind, tuple[list[_Transfer], list[_Transfer]]] = defaultdict(lambda: ([], []))
     for one in transfers:
         sides[one.kind][host not in one.hosts].append(one)

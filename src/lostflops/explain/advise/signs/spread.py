@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from lostflops.explain.advise.claim import Place
 
 _AT_MOST: Final = 2.0
-"""Times what is typical that is claimed of a rank: beyond it the rank has a cause of its own."""
+"""At most this many times the typical time is attributed on a rank: the rest has a cause of its own."""
 
 
 def typical(shares: Iterable[float]) -> float:
-    """What at least half of them reach.
+    """Return the value that at least half of them reach.
 
     >>> typical([0.9, 0.1]), typical([0.3, 0.1, 0.2]), typical([])
     (0.1, 0.2, 0.0)
@@ -24,13 +24,13 @@ def typical(shares: Iterable[float]) -> float:
 
 
 def share(case: Case, *lines: str) -> float:
-    """Of its time that a typical rank is on these lines."""
+    """Return the share of its time that a typical rank spends on these lines."""
     return typical(sum(one.lines[line] for line in lines) / one.wall for one in case.total.ranks if one.wall)
 
 
 def attribute_line(case: Case, line: str, parts: float | Mapping[int, float] = 1.0) -> dict[Place, int]:
-    """Of each rank's line this part, or the part given for the rank; of ranks far above the typical one no more than
-    twice what that has."""
+    """Attribute this part of each rank's line, or the part given for the rank; on ranks far above the typical one at
+    most twice as much as on that."""
     most = _AT_MOST * share(case, line)
     found = {}
     for one in case.total.ranks:

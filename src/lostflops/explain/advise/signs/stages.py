@@ -27,15 +27,18 @@ _SHAPED: Final = "select exists (select 1 from events where kind = 'op' and shap
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stages:
-    """`ranks` of each stage, in order; `own` is what a usual one of them does in a step besides communicating, by stage
-    and step, in ns. `microbatches` is None where nothing tells how many there are."""
+    """Stages of a pipeline, and the work of each."""
 
     ranks: tuple[tuple[int, ...], ...]
+    """Ranks of each stage, in order of stages."""
     steps: npt.NDArray[np.int64]
     own: Floats
+    """Time that a typical rank spends on other lines than communication, by stage and step, in ns."""
     step_ns: float
     microbatches: int | None
+    """Number of microbatches per step; None if unknown."""
     chunks: int = 1
+    """Number of model chunks per rank."""
 
     @property
     def count(self) -> int:
@@ -43,17 +46,17 @@ class Stages:
 
     @property
     def usual(self) -> Floats:
-        """Of each stage, ns per step."""
+        """Mean time of each stage, in ns per step."""
         found: Floats = self.own.mean(axis=1)
         return found
 
     def inherent(self, microbatches: int) -> float:
-        """The part of its time that a pipeline of equal stages idles, whatever is done: (p - 1) / (v m + p - 1)."""
+        """Return the part of its time that a pipeline of equal stages always idles: (p - 1) / (v m + p - 1)."""
         return (self.count - 1) / (self.chunks * microbatches + self.count - 1)
 
 
 def stages(case: Case) -> Stages | None:
-    """None without a pipeline of which every stage was recorded in steps."""
+    """Return the stages; None if there is no pipeline, or not every stage was recorded in steps."""
     comparison = case.judgement.comparison
     count = dict(case.mesh.dimensions).get("pp", 1)
     if count < 2 or not comparison.ranks.size or not in_steps(comparison):
@@ -78,7 +81,7 @@ def stages(case: Case) -> Stages | None:
 
 
 def _own(case: Case) -> Floats:
-    """Time outside communication by rank and step: of each step the excess beyond the cohort's usual, and that."""
+    """Return the time outside communication by rank and step, in ns; NaN if a step was not compared."""
     comparison = case.judgement.comparison
     found: Floats = np.full(comparison.by_step.shape, np.nan)
     for one in case.judgement.profiles:
@@ -89,13 +92,14 @@ def _own(case: Case) -> Floats:
 
 
 def _lower_median(values: Floats) -> Floats:
-    """One slow rank does not make a stage slow."""
+    """Return the lower median of the rows, so that one slow rank does not make a stage slow."""
     found: Floats = np.sort(values, axis=0)[(values.shape[0] - 1) // 2]
     return found
 
 
 def _microbatches(case: Case, ranks: tuple[tuple[int, ...], ...]) -> tuple[int | None, int]:
-    """And model chunks per rank. Without passes, what the first stage sends to the second in a step."""
+    """Return the number of microbatches and of model chunks per rank. If the passes are unknown, count what the first
+    stage sends to the second in a step; None if nothing was recorded."""
     try:
         made = grid(passes(case.run, case.mesh), case.mesh)
     except UnknownPasses:
@@ -106,6 +110,6 @@ def _microbatches(case: Case, ranks: tuple[tuple[int, ...], ...]) -> tuple[int |
 
 
 def is_shaped(case: Case) -> bool:
-    """Whether shapes of ops are recorded, and with them how large a microbatch is."""
+    """Return whether shapes of ops were recorded, which show how large a microbatch is."""
     ((found,),) = case.run.rows(_SHAPED)
     return bool(found)

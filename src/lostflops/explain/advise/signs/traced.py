@@ -20,24 +20,26 @@ Values = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Traced:
-    """The steps that all ranks have. `lines` is by rank, step and line of the ledger, in ns."""
+    """The recorded steps that all ranks have."""
 
     ranks: tuple[int, ...]
     step: npt.NDArray[np.int64]
     lines: npt.NDArray[np.int64]
+    """Time by rank, step and line of the ledger, in ns."""
 
     @property
     def ns(self) -> Values:
-        """Of each step, the median of ranks."""
+        """Time of each step: the median of ranks."""
         found: Values = np.median(self.lines.sum(axis=2), axis=0)
         return found
 
     def line(self, name: str) -> Values:
-        """By rank and step."""
+        """Return a line of the ledger by rank and step."""
         return self.lines[:, :, LINES.index(name)].astype(np.float64)
 
     def beyond(self, usual: Values, is_claimed: Callable[[str], bool] = lambda _: True) -> dict[Place, int]:
-        """What steps have beyond what is usual, given by rank and line, in lines that are claimed."""
+        """Return the time of these steps in excess of `usual`, which is given by rank and line, for the lines that are
+        claimed."""
         more = np.maximum(self.lines - usual[:, None, :], 0).sum(axis=1)
         return {
             (rank, line): int(more[row, at])
@@ -48,7 +50,7 @@ class Traced:
 
 
 def collect_traced_steps(case: Case) -> Traced | None:
-    """None where ranks have no steps in common."""
+    """Return the steps that all ranks have; None if they have no steps in common."""
     profiles = case.total.profiles
     common = sorted(set.intersection(*(set(one.steps.tolist()) for one in profiles)) - {-1}) if profiles else []
     if not common:

@@ -34,23 +34,26 @@ _MOST_SOURCES = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traffic:
-    """One row a rank's part in a call. `exposed` is what of its transfer no compute hid, `took` the whole transfer;
-    `waited` what it stood exposed before the last one came. `in_backward` and `by_hand` are meetings that reduce
-    gradients: while the backward pass goes on, as DDP and FSDP do, and behind it, by the program itself."""
+    """Communication of a run: a row is a rank's part in a call."""
 
     graph: TaskGraph
     row: Rows
     rank: Rows
     meeting: Rows
     exposed: Rows
+    """Part of the transfer that no compute hid, in ns."""
     took: Rows
+    """The whole transfer, in ns."""
     waited: Rows
+    """Exposed wait until the last rank came, in ns."""
     in_backward: Flags
+    """Meetings that reduce gradients during the backward pass, as those of DDP and FSDP do."""
     by_hand: Flags
+    """Meetings in which the program itself reduces gradients after the backward pass."""
     is_ddp: bool
     """Whether DDP wraps the model."""
     is_sharded: bool
-    """Whether FSDP does."""
+    """Whether FSDP wraps the model."""
 
     @property
     def event(self) -> Rows:
@@ -65,30 +68,30 @@ class Traffic:
         return self.graph.tasks.step[self.row].astype(np.int64)
 
     def of(self, meetings: Flags) -> Flags:
-        """Rows of these meetings."""
+        """Return the rows of these meetings."""
         rows: Flags = meetings[self.meeting]
         return rows
 
     def attribute(self, rows: Flags, line: str = TRANSFER) -> dict[Place, int]:
-        """What these rows hold of a line, by rank."""
+        """Return the time of these rows on a line, by rank."""
         ns = self.exposed if line == TRANSFER else self.waited
         chosen = np.flatnonzero(rows)
         totals = ((rank, int(ns[chosen[own]].sum())) for rank, own in group_rows(self.rank[chosen]))
         return {(rank, line): total for rank, total in totals if total}
 
     def share_hidden(self, rows: Flags) -> float:
-        """What part of these transfers compute hid."""
+        """Return the part of these transfers that compute hid."""
         return 1 - int(self.exposed[rows].sum()) / max(int(self.took[rows].sum()), 1)
 
     def a_step(self, rows: Flags) -> float:
-        """How many of them a rank makes in a step."""
+        """Return how many of these calls there are in a step."""
         return int(rows.sum()) / max(len(self.graph.steps), 1)
 
     def bytes_a_step(self, rows: Flags) -> int:
         return int(self.size[rows].clip(0).sum()) // max(len(self.graph.steps), 1)
 
     def examples(self, rows: Flags) -> tuple[tuple[int, int], ...]:
-        """The most exposed of them, as rank and event."""
+        """Return the most exposed of these calls, as rank and event."""
         found = np.flatnonzero(rows & (self.event >= 0))
         found = found[np.argsort(-(self.exposed + self.waited)[found], kind="stable")][:_SHOWN]
         return tuple(zip(self.rank[found].tolist(), self.event[found].tolist(), strict=True))
@@ -105,7 +108,7 @@ _WRAPPED = "select 1 from events where name = 'DistributedDataParallel.forward' 
 
 @once_per_case
 def traffic_of(case: Case) -> Traffic:
-    """Return the communication of a run; raises `UnknownCost` where it cannot be replayed."""
+    """Return the communication of a run; raise `UnknownCost` if the run cannot be replayed."""
     if case.baseline is None:
         raise UnknownCost(case.why_unpriced)
     return _traffic(case.run, case.baseline.graph, case.baseline.facts)
@@ -153,7 +156,8 @@ def _meetings(graph: TaskGraph, found: Callable[[], Flags]) -> Flags:
 
 
 def sources(run: Run, made: Traffic, rows: Flags) -> tuple[str, ...]:
-    """Lines of the program that the training thread was in while these calls ran, the most frequent first."""
+    """Return the lines of the program that the training thread was in while these calls ran, the most frequent
+    first."""
     stacks: Counter[str] = Counter()
     chosen = np.flatnonzero(rows)
     for rank, own in group_rows(made.rank[chosen]):

@@ -22,14 +22,16 @@ if TYPE_CHECKING:
 
 Floats = npt.NDArray[np.float64]
 _UNEVEN: Final = 0.05
-"""Relative standard deviation of work between the ranks of a step, below which it is even."""
+"""Work is even if its relative standard deviation between the ranks of a step is below this."""
 _ALIKE: Final = 0.7
-"""Correlation of time and work between the ranks of a step."""
+"""Time follows work if their correlation between the ranks of a step is at least this."""
 _UNEVEN_FOR_GOOD: Final = 0.1
+"""Work that is uneven in the same way in every step must differ by at least this: the speed of a device also stays the
+same."""
 _ALIKE_FOR_GOOD: Final = 0.9
-"""The same where ranks keep their places: the speed of a device does so, too."""
+"""The correlation of time and work must then be at least this."""
 _FEWEST: Final = 8
-"""Pairs of rank and step, beyond one a step for its mean."""
+"""At least this many pairs of rank and step are needed, in addition to one per step for its mean."""
 _COMPUTE: Final = LINES.index("compute")
 _FORWARD: Final = """
     select rank, step, coalesce(device_forward, forward) as ns from timings
@@ -51,19 +53,22 @@ _PASSES: Final = """
 
 @dataclass(frozen=True, slots=True)
 class Uneven:
-    """`unit` is what was counted, `apart` by what part ranks of one step differ in it (standard deviation), `alike` how
-    closely the time that they compute follows it (correlation), over `pairs` of a rank and a step."""
+    """Work that differs between ranks, and compute time that follows it."""
 
     unit: str
+    """Unit in which work was counted."""
     apart: float
+    """Relative standard deviation of the work between the ranks of a step."""
     alike: float
+    """Correlation of compute time and work."""
     pairs: int
+    """Number of pairs of a rank and a step."""
     for_good: bool = False
-    """Ranks keep their places from step to step."""
+    """Each rank always has more or less work than the others."""
 
 
 def uneven(case: Case) -> Uneven | None:
-    """None where work is even, or time does not follow it."""
+    """Return the uneven work; None if work is even, or time does not follow it."""
     seen, cohort = _beside(case), case.judgement.comparison.cohort
     found = [_follows(unit, work, time, cohort) for unit, work, time in seen]
     found += [_follows(unit, work, time, cohort, for_good=True) for unit, work, time in seen]
@@ -71,7 +76,7 @@ def uneven(case: Case) -> Uneven | None:
 
 
 def _beside(case: Case) -> list[tuple[str, Floats, Floats]]:
-    """Work and time by rank and step, of ranks as in the comparison."""
+    """Return unit, work and time by rank and step, for the ranks of the comparison."""
     comparison = case.judgement.comparison
     if not comparison.ranks.size:
         return []
@@ -89,7 +94,7 @@ def _beside(case: Case) -> list[tuple[str, Floats, Floats]]:
 
 
 def _read_forward_times(case: Case) -> tuple[npt.NDArray[np.int64], Floats] | None:
-    """Forward passes of all steps, in which ranks wait for nobody."""
+    """Read the forward passes of all steps, in which no rank waits for another."""
     if case.timed_steps is None:
         return None
     columns = case.run.columns(_FORWARD.format(attempt=case.timed_steps.pace.attempt)).values()
@@ -105,8 +110,9 @@ def _read_forward_times(case: Case) -> tuple[npt.NDArray[np.int64], Floats] | No
 def _follows(
     unit: str, work: Floats, time: Floats, cohort: npt.NDArray[np.int64], *, for_good: bool = False
 ) -> Uneven | None:
-    """Both relative to the cohort in the same step; and, unless it is about what stays so `for_good`, to what is usual
-    for the rank: what it always does more, or always does slower, changes nothing from step to step."""
+    """Compare work and time, both relative to the peers in the same step; return None if work is even or time does not
+    follow it. Unless `for_good`, both are also relative to the mean of the rank: what it always does more, or more
+    slowly, changes nothing from step to step."""
     known = ~np.isnan(work) & ~np.isnan(time)
     whole = known.all(axis=0) if known.size else np.zeros(0, np.bool_)
     work, time = work[:, whole], time[:, whole]
@@ -123,7 +129,8 @@ def _follows(
 
 
 def _relative(values: Floats, cohort: npt.NDArray[np.int64], *, for_good: bool) -> Floats:
-    """To the mean of the cohort in the step; less the mean of the rank over all steps, unless that is asked for."""
+    """Return values relative to the mean of the peers in the step; minus the rank's own mean over all steps, unless
+    `for_good`."""
     found = np.zeros(values.shape)
     for label in range(int(cohort.max(initial=-1)) + 1):
         rows = np.flatnonzero(cohort == label)

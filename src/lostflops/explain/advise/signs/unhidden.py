@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from lostflops.explain.advise.case import Case
 
 _SMALLEST: Final = 0.02
-"""Part of all time that exposed transfers must be."""
+"""Exposed transfers must take at least this share of all time."""
 _MOST_LISTED: Final = 3
 _CALLS: Final = """
     select coalesce(op, 'unknown'), count(*), count(distinct rank), sum(stop - start)::bigint,
@@ -38,7 +38,7 @@ def has_backward(case: Case) -> bool:
 
 
 def unhidden(case: Case) -> Iterator[Claim]:
-    """Yield the communication of the whole window that nothing hides, where it is enough to matter."""
+    """Yield the exposed communication of the whole window, if it is enough to matter."""
     taken = {(rank, TRANSFER): lines[TRANSFER] for rank, lines in case.lines.items() if lines[TRANSFER]}
     share = sum(taken.values()) / (case.wall or 1)
     if share < _SMALLEST:

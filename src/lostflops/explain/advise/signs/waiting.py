@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 def attribute_lateness(case: Case, late: Collection[int]) -> dict[Place, int]:
-    """Both, for ranks that all waits may be charged to."""
+    """Attribute waits and their own extra time to late ranks that all waits may be charged to."""
     return attribute_waits(case, late) | own_excess(case, late)
 
 
 def attribute_waits(case: Case, late: Collection[int]) -> dict[Place, int]:
-    """Waits that are charged to these ranks: what others waited for them, and what they passed on through others."""
+    """Attribute to these ranks the waits of others for them, directly and through other ranks."""
     found = case.judgement
     due = charges(found.profiles, found.comparison, sorted(late))
     charged = sum(float(due[found.comparison.place(rank)]) for rank in late)
@@ -39,7 +39,7 @@ def attribute_waits(case: Case, late: Collection[int]) -> dict[Place, int]:
 
 
 def own_excess(case: Case, late: Collection[int]) -> dict[Place, int]:
-    """Of each of these ranks what exceeds its cohort, on the lines where it does."""
+    """Return the extra time of each of these ranks compared with its peers, on the lines that have it."""
     comparison, found = case.judgement.comparison, {}
     for rank in late:
         place = comparison.place(rank)

@@ -24,13 +24,16 @@ Stack = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """Stacks of a line that are of one sort: their `share` of its sampled time, how many samples that rests on and of
-    how many, and the program's own lines in them with the share of each, the largest first."""
+    """Samples of a ledger line that are of one sort."""
 
     share: float
+    """Their share of the line's sampled time."""
     samples: int
+    """Number of these samples."""
     of: int
+    """Number of all samples of the line."""
     places: tuple[tuple[str, float], ...]
+    """The program's own lines in them with the share of each, the largest first."""
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -38,7 +41,7 @@ class Seen:
 
 
 def match_samples(total: RunLedger, line: str, is_of: Callable[[Stack], bool]) -> Seen | None:
-    """None where too few samples were taken on the line to tell."""
+    """Return the samples of a line that match; None if it has too few samples."""
     counts, times = total.samples.get(line, Counter()), total.sampled_ns.get(line, Counter())
     of = counts.total()
     if of < FEWEST:
@@ -55,12 +58,13 @@ def match_samples(total: RunLedger, line: str, is_of: Callable[[Stack], bool]) -
 
 
 def has_frame(pattern: re.Pattern[str]) -> Callable[[Stack], bool]:
-    """Whether a frame matches, from its beginning."""
+    """Return a test whether a frame of a stack matches, from its beginning."""
     return lambda frames: any(pattern.match(frame) for frame in frames)
 
 
 def is_own(frames: Stack) -> bool:
-    """Whether the program itself ran, or what it called of libraries; of PyTorch only what prints and logs.
+    """Return whether the program itself ran, or a library that it called; code of PyTorch counts only if it prints or
+    logs.
 
     >>> is_own(("main train.py:3", "log metrics.py:9", "dumps json/__init__.py:231"))
     True
@@ -78,7 +82,7 @@ def is_own(frames: Stack) -> bool:
 
 
 def name_program_frame(frames: Stack) -> str:
-    """The innermost frame of the program's own, else the innermost.
+    """Return the innermost frame of the program's own code, or the innermost of all if there is none.
 
     >>> name_program_frame(("main train.py:3", "log metrics.py:9", "dumps json/__init__.py:231"))
     'metrics.py:9: log'

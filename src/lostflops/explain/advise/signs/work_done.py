@@ -29,15 +29,17 @@ _COUNTED: Final = """
 
 @dataclass(frozen=True, slots=True)
 class WorkDone:
-    """`amount` by rank and step, not-a-number where it is not known."""
+    """Work of ranks in steps, in one unit."""
 
     unit: str
     ranks: npt.NDArray[np.int64]
     steps: npt.NDArray[np.int64]
     amount: Floats
+    """Work by rank and step; NaN if unknown."""
 
     def beyond(self, rank: int, cohort: Sequence[int]) -> float | None:
-        """By which share a rank did more than the median of others, in steps that all have; None without such."""
+        """Return the share by which a rank did more than the median of others, in the steps for which both are known;
+        None if there are none."""
         own, others = self._rows([rank]), self._rows(cohort)
         if not own.size or not others.size:
             return None
@@ -46,7 +48,7 @@ class WorkDone:
         return float(own[0][known].sum() / usual[known].sum()) - 1 if known.any() else None
 
     def of(self, ranks: npt.NDArray[np.int64], steps: npt.NDArray[np.int64]) -> Floats:
-        """Of these ranks and steps."""
+        """Return the work of these ranks and steps; NaN if unknown."""
         found = np.full((ranks.size, steps.size), np.nan)
         _, row, own_row = np.intersect1d(ranks, self.ranks, return_indices=True)
         _, column, own_column = np.intersect1d(steps, self.steps, return_indices=True)
@@ -59,7 +61,7 @@ class WorkDone:
 
 @once_per_case
 def work_done(case: Case) -> list[WorkDone]:
-    """What tells most first; a unit that nothing counts is left out."""
+    """Return the work in each unit, the most telling unit first; units that were not counted are left out."""
     counted = [_read_counted_work(case, unit) for unit in ("tokens", "samples")]
     found = (*counted, _flops(case), _elements(case))
     return [done for done in found if done is not None and bool((done.amount > 0).any())]
@@ -81,8 +83,8 @@ def _flops(case: Case) -> WorkDone | None:
 
 
 def _flops_of(record: Record) -> tuple[npt.NDArray[np.int64], Floats]:
-    """Of each step of a rank, by where its ops were called; of ops that call each other the larger ones count twice on
-    all ranks alike."""
+    """Return the steps of a rank and the FLOPs of the ops called in each. If one counted op calls another, their work
+    counts twice, on all ranks alike."""
     steps, formulas = record.steps, record.formulas
     worth = np.array([work.model + work.recompute if work is not None else 0 for _, work in formulas.efforts] or [0])
     at = np.searchsorted(steps.start, formulas.start, "right") - 1
@@ -93,9 +95,9 @@ def _flops_of(record: Record) -> tuple[npt.NDArray[np.int64], Floats]:
 
 
 def _elements(case: Case) -> WorkDone | None:
-    """Elements of the largest input of every op in the mean step (step -1). Each op counts by the time that it takes on
-    the mean rank: copies of small tensors say nothing about the work. Other kernels for the same
-    layer are not more work."""
+    """Return the elements of the largest input of every op in the mean step (step -1). Each op counts by the time that
+    it takes on the mean rank: copies of small tensors say nothing about the work. Other kernels for the same layer are
+    not more work."""
     ranks = [one.rank for one in read_computed_ranks(case)]
     read: defaultdict[tuple[str, int], float] = defaultdict(float)
     took = Counter[str]()
@@ -116,8 +118,8 @@ def _elements(case: Case) -> WorkDone | None:
 
 
 def _comparable(rank: int, ops: Mapping[int, AbstractSet[str]], cohort: Sequence[int]) -> AbstractSet[str]:
-    """Return the ops of a rank that count as its work: all, unless it lacks ops that all its peers call. Then it runs
-    others in their place, and only common ones count. Peers without shapes tell nothing.
+    """Return the ops of a rank that count as its work: all, unless it lacks ops that all its peers call. In that case
+    it runs others in their place, and only common ops count. Peers without shapes are ignored.
 
     >>> sorted(_comparable(1, {0: {"conv", "relu"}, 1: {"im2col", "relu"}, 2: set()}, (0, 1, 2)))
     ['relu']

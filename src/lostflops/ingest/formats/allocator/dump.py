@@ -54,13 +54,13 @@ class StackTable:
     """Texts of frames, each made once: snapshots share frames."""
 
     room: int = MOST_TEXT
-    """Characters of different stacks that are still kept; lines are kept all the same."""
+    """Characters of different stacks that may still be kept; lines are always kept."""
     dropped: int = 0
     _frames: dict[int, tuple[str, str, int]] = field(default_factory=dict)
     _texts: set[str] = field(default_factory=set)
 
     def line(self, frames: Any) -> str | None:
-        """The line that stands for a stack: the innermost of the program, else of a library, else of PyTorch."""
+        """Return the innermost line of a stack: of the program, otherwise of a library, otherwise of PyTorch."""
         found, nearest = None, len(CODES)
         for frame in frames[:_DEEPEST] if type(frames) is list else ():
             told = self._frame(frame)
@@ -71,7 +71,10 @@ class StackTable:
         return found
 
     def text(self, frames: Any) -> str | None:
-        """From the outermost frame; of C++ only autograd's engine, which tells the phase, where there is Python."""
+        """Return the stack from the outermost frame.
+
+        If it has Python frames, the only C++ frames in it are those of autograd's engine, which show the phase.
+        """
         told = self._read_frames(frames)
         python = [one for one in told if one[2] < len(CODES) or _ENGINE in one[0]]
         text = ";".join(text for text, _, _ in reversed(python or told))
@@ -89,7 +92,7 @@ class StackTable:
         return [one for frame in frames[:_DEEPEST] if (one := self._frame(frame)) is not None]
 
     def _frame(self, frame: Any) -> tuple[str, str, int] | None:
-        """Text, place, and how far its code is from the program's."""
+        """Return text, place, and how far the frame's code is from the program's."""
         found = self._frames.get(id(frame))
         if found is None:
             if type(frame) is not dict:
@@ -111,7 +114,7 @@ def _distance(text: str, file: str) -> int:
 
 
 def segments_of(document: Any, name: str) -> list[Any]:
-    """Of a whole snapshot, or of the list that `torch.cuda.memory_snapshot()` gives."""
+    """Return the segments of a whole snapshot, or of the list that `torch.cuda.memory_snapshot()` returns."""
     segments = document.get("segments") if type(document) is dict else document
     if type(segments) is not list:
         raise BrokenSource(
@@ -122,7 +125,7 @@ def segments_of(document: Any, name: str) -> list[Any]:
 
 
 def read_blocks(segments: list[Any], stacks: StackTable, name: str) -> tuple[dict[str, list[Any]], Counter[str]]:
-    """Columns of `allocator_blocks`, and what was wrong with how many parts."""
+    """Return the columns of `allocator_blocks`, and counts of what was wrong with parts."""
     columns: dict[str, list[Any]] = {column: [] for column in _BLOCK_COLUMNS}
     wrong: Counter[str] = Counter()
     for segment in segments:

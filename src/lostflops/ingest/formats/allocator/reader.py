@@ -28,7 +28,7 @@ NAME: Final = "allocator_snapshot"
 IS_TIMELINE: Final = False
 _CUDA: Final = 1
 _NEAR: Final = 128
-"""Bytes before which the name of the first key stands."""
+"""The name of the first key is within this many bytes."""
 
 
 def recognises(head: bytes, _path: Path) -> bool:
@@ -39,7 +39,7 @@ def recognises(head: bytes, _path: Path) -> bool:
 
 
 def rank_claim(path: Path) -> RankClaim:
-    """The rank in the file's name; snapshots do not record it."""
+    """Return the rank in the file's name; snapshots do not record it."""
     rank = rank_in_name(path.name)
     return RankClaim(rank, "assigned" if rank is None else "file name")
 

@@ -24,10 +24,11 @@ _RESERVED: Final = {"segment_alloc": 1, "segment_map": 1, "segment_free": -1, "s
 
 
 class LiveBlocks(NamedTuple):
-    """What a device holds at the snapshot; `requested` is -1 where a version does not tell."""
+    """Blocks that a device holds at the snapshot."""
 
     address: Numbers
     requested: Numbers
+    """-1 if a version of PyTorch does not record it."""
     reserved: int
 
 
@@ -42,13 +43,15 @@ def live_blocks(blocks: dict[str, list[Any]], device: int) -> LiveBlocks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """Rows of `memory` of one device; totals are null where the history does not lead to the snapshot."""
+    """Rows of `memory` of one device."""
 
     time: Numbers
     address: Numbers
     bytes: Numbers
     allocated: Numbers
+    """Null if the history does not lead to the snapshot."""
     reserved: Numbers
+    """Null if the history does not lead to the snapshot."""
     line: list[str | None]
     out_of_memory: tuple[str, ...]
     malformed: int
@@ -99,13 +102,13 @@ def read_history(entries: list[Any], live: LiveBlocks, stacks: StackTable) -> Hi
 
 
 def _later(changes: Numbers) -> Numbers:
-    """By how much the total still changes after each."""
+    """Return by how much the total still changes after each entry."""
     after: Numbers = changes.sum() - changes.cumsum()
     return after
 
 
 def _contradictions(address: Numbers, held: Numbers, live: LiveBlocks) -> int:
-    """Addresses whose last entry is not what the snapshot found there: something happened that was not recorded."""
+    """Count addresses with a last entry that differs from the snapshot: something happened that was not recorded."""
     places, last = np.unique(address[::-1], return_index=True)
     final = held[::-1][last]
     order = np.argsort(live.address)

@@ -33,7 +33,7 @@ from lostflops.store.tables import (
 
 _BATCH: Final = 10_000
 _MOST_AWAITED: Final = 8_192
-"""Steps that are held back for the time of their device, which comes later."""
+"""Steps that are held back for their device time, which comes later."""
 _ON_DEVICE: Final = {name: f"device_{name}" for name in ("time", "data", "forward", "backward", "optimizer")}
 _PHASES: Final = ("data", "forward", "backward", "optimizer", "outside")
 _MARKS: Final = ("skipped", "compiled", "profiled")
@@ -58,10 +58,10 @@ class _Session:
     dropped: int = 0
     group_ids: dict[str, str] = field(default_factory=dict)
     groups: dict[str, records.GroupRecord] = field(default_factory=dict)
-    """By name, as the job had them early: a program may give them up before its ring is read."""
+    """By name, as recorded early in the job: a program may destroy them before its ring is read."""
     stacks: dict[str, str] = field(default_factory=dict)
     holdings: dict[tuple[int, int], dict[str, Any]] = field(default_factory=dict)
-    """By window and number; held back until all is known of them."""
+    """By window and number; held back until everything about them is known."""
 
     def seen_at(self, *times: int | None) -> None:
         for time in times:
@@ -71,7 +71,7 @@ class _Session:
 
 
 class RankCapture:
-    """Take its frames in order, then finish. Sessions are numbered as they come, from `first_attempt`."""
+    """Takes the frames of a rank in order, then finishes; sessions are numbered as they come, from `first_attempt`."""
 
     def __init__(self, rank: int, parts: PartWriter, first_attempt: int = 0) -> None:
         self.rank = rank
@@ -103,7 +103,7 @@ class RankCapture:
 
     @property
     def session(self) -> records.SessionRecord | None:
-        """What its newest process told about itself."""
+        """Session record of its newest process."""
         return next((one.told for one in reversed(self._sessions.values()) if one.told is not None), None)
 
     def take(self, frame: Frame) -> None:

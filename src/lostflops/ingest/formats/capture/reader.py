@@ -22,12 +22,12 @@ _OF_RANK: Final = re.compile(r"rank-(\d{1,9})\.capture")
 
 
 def recognises(head: bytes, path: Path) -> bool:
-    """By its first bytes; by its name where those are torn."""
+    """Return whether it is a capture, by its first bytes, or by its name if those are torn."""
     return capture.recognises(head) or (bool(head) and path.suffix == capture.SUFFIX)
 
 
 def rank_claim(path: Path) -> RankClaim:
-    """The lowest rank at the top of the file, else the one in its name."""
+    """Return the lowest rank at the top of the file, otherwise the rank in its name."""
     with path.open("rb") as file:
         ranks = {frame.rank for frame in capture.FrameReader().feed(file.read(_HEAD)) if _is_rank(frame)}
     if ranks:
@@ -63,8 +63,11 @@ def _is_rank(frame: capture.Frame) -> bool:
 
 
 def _first_attempt(path: Path) -> int:
-    """Sessions of a rank are numbered from 0 until all files are laid side by side. A rank that moves to another host
-    is in the files of both, so those count from numbers of their own."""
+    """Return the number of the first session of a rank.
+
+    Sessions of a rank are numbered from 0 until all files are compared. A rank that moves to another host is in the
+    files of both, so files of hosts count from numbers of their own.
+    """
     return 0 if _OF_RANK.fullmatch(path.name) else (zlib.crc32(path.name.encode()) & 0xFFFFF) << 10
 
 

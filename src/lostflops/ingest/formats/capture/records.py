@@ -9,7 +9,7 @@ from msgspec import Meta
 
 Count = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 Time = Annotated[int, Meta(ge=0, lt=1 << 61)]
-"""Nanoseconds; later than 2043 no clock shows."""
+"""Nanoseconds; no clock shows a time after 2043."""
 Small = Annotated[int, Meta(ge=0, le=(1 << 31) - 1)]
 
 
@@ -60,7 +60,7 @@ class StepRecord(msgspec.Struct):
 
     @property
     def outside(self) -> int | None:
-        """None where a phase is not known: what it took is in the rest."""
+        """Time outside of the phases; None if a phase is unknown, because the rest then includes its time."""
         return None if None in (self.data, self.forward, self.backward) else self._rest
 
     @property
@@ -90,11 +90,12 @@ class CollectivesRecord(msgspec.Struct):
 
 
 class Entry(msgspec.Struct, array_like=True):
-    """An entry of the ring that is being enqueued; `seq` counts collectives and transfers each."""
+    """An entry of the ring, recorded when it was enqueued."""
 
     record: Count
     group_name: str
     seq: Count | None
+    """Collectives and transfers are counted separately."""
     op_name: str
     is_p2p: bool
     bytes_in: Count | None
@@ -147,7 +148,7 @@ class StacksRecord(msgspec.Struct):
 
 
 class Holding(msgspec.Struct, array_like=True):
-    """A storage; a further row of the same number tells more of it."""
+    """A storage; a later row with the same number says more about it."""
 
     number: Count
     device_type: Small
@@ -160,12 +161,13 @@ class Holding(msgspec.Struct, array_like=True):
 
 
 class HoldingsRecord(msgspec.Struct):
-    """What was seen at one edge; `gone` are numbers of rows, of this window."""
+    """Storages seen at one edge."""
 
     window: Small
     time: Time
     rows: list[Holding] = []
     gone: list[Count] = []
+    """Numbers of rows of this window."""
     before: bool = False
 
 
@@ -220,7 +222,7 @@ MALFORMED: Final = "malformed_records"
 
 
 def parse_record(record: object) -> Record | str:
-    """The record, or what is wrong with it.
+    """Return the record, or what is wrong with it.
 
     >>> parse_record({"kind": "device_step", "step": 3, "time": 7})
     DeviceStep(step=3, time=7, data=None, forward=None, backward=None, optimizer=None)
@@ -237,13 +239,13 @@ def parse_record(record: object) -> Record | str:
 
 
 def kind_of(record: object) -> str:
-    """Empty where it has none."""
+    """Return the kind of a record; empty if it has none."""
     kind = record.get("kind") if isinstance(record, dict) else None
     return kind if isinstance(kind, str) else ""
 
 
 def groups(found: object) -> dict[str, GroupRecord]:
-    """Those of a fact about the job, which was told before any group was given up."""
+    """Return the groups in a fact about the job, which was recorded before any group was destroyed."""
     try:
         return msgspec.convert(found, dict[str, GroupRecord])
     except msgspec.ValidationError:
@@ -251,7 +253,7 @@ def groups(found: object) -> dict[str, GroupRecord]:
 
 
 def entries(found: list[Any]) -> list[Entry]:
-    """Those that can be read."""
+    """Return the entries that can be read."""
     try:
         return msgspec.convert(found, list[Entry])
     except msgspec.ValidationError:

@@ -51,7 +51,7 @@ class CaptureStats:
                 self._reasons.setdefault(what, example[:_LONGEST])
 
     def note(self, what: str, count: int, reason: str) -> None:
-        """What the collector counted itself; a name of ours is put among ours."""
+        """Add what the collector counted itself; a name of ours is counted with ours."""
         if what in _OBSERVATIONS:
             self.add(what, count, reason)
         elif count:
@@ -59,7 +59,7 @@ class CaptureStats:
             self._reasons.setdefault(what, reason[:_LONGEST])
 
     def rows(self) -> Iterator[tuple[str, str, int, str]]:
-        """What, effect, count and reason."""
+        """Yield name, effect, count and reason of each observation."""
         for what, count in sorted(self._counts.items()):
             effect, meaning = _OBSERVATIONS[what]
             example = self._reasons.get(what)
@@ -69,7 +69,8 @@ class CaptureStats:
 
 
 def _effect(what: str) -> str:
-    """
+    """Return the effect of a collector's note, by the last word of its name.
+
     >>> _effect("hook_error"), _effect("samples_dropped"), _effect("no_profiler")
     ('missing', 'dropped', 'note')
     """

@@ -45,37 +45,40 @@ class GroupRow(NamedTuple):
 
 
 class GroupMembers(NamedTuple):
-    """Who is in a group, in the order of their rank within it."""
+    """Members of a group."""
 
     ranks: Sequence[int]
+    """In the order of their rank within the group."""
     description: str | None = None
 
 
 Stat: TypeAlias = tuple[str, str, int, str]
-"""What, effect, count and reason, as in table `stats`."""
+"""Name, effect, count and reason, as in table `stats`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class FlightDump:
-    """One rank's dump. `columns` are those of table `flight` without `rank`; `backend` is the only one in them."""
+    """One rank's dump."""
 
     columns: dict[str, list[Any]]
+    """Columns of table `flight` without `rank`."""
     groups: list[GroupRow]
     stats: list[Stat]
     backend: str | None
+    """The only backend in the columns, otherwise None."""
     world_size: int | None
     version: str | None
 
 
 def recognises(head: bytes) -> bool:
-    """Whether the first bytes of the file (a few KB) look like a dump."""
+    """Return whether the first bytes of the file (a few KB) look like a dump."""
     if head[:1] == b"\x80":
         return b"version" in head and any(mark in head for mark in _PICKLE_MARKS)
     return head.lstrip()[:1] == b"{" and any(mark in head for mark in _JSON_MARKS)
 
 
 def load(data: bytes, path: Path) -> dict[str, Any]:
-    """The dump as plain data."""
+    """Return the dump as plain data."""
     document: Any
     if data[:1] == b"\x80":
         document = safe_pickle.loads(data, path.name)
@@ -95,7 +98,7 @@ def load(data: bytes, path: Path) -> dict[str, Any]:
 
 
 def rank_claim(path: Path, document: Mapping[str, Any]) -> tuple[int | None, str]:
-    """The rank that the dump belongs to, and where that comes from: `recorded`, `file name` or `` (unknown).
+    """Return the rank of the dump, and where it comes from: `recorded`, `file name` or `` (unknown).
 
     >>> rank_claim(Path("run7/_dump_3"), {}), rank_claim(Path("rank12_fr.json"), {})
     ((3, 'file name'), (12, 'file name'))
@@ -149,7 +152,7 @@ _REASONS = {
 
 
 def with_members(dump: FlightDump, members: Mapping[str, GroupMembers], rank: int) -> FlightDump:
-    """The dump with group ids and memberships for the groups named in `members`; what it knows already stays."""
+    """Return the dump with ids and memberships of the groups in `members`; those that it already has stay."""
     known = {row.name for row in dump.groups}
     backends: dict[str, list[str | None]] = {}
     for title, group in zip(dump.columns["name"], dump.columns["group_name"], strict=True):
@@ -227,7 +230,7 @@ def _row(entry: dict[str, Any], counts: Counter[tuple[str, str]]) -> dict[str, A
 
 
 class _Unreadable(Exception):
-    """A field does not hold what it should."""
+    """A field does not have a value of the expected form."""
 
 
 def _field(entry: dict[str, Any], key: str, convert: Callable[[Any], Any], counts: Counter[tuple[str, str]]) -> Any:
@@ -310,7 +313,7 @@ def _state(entry: dict[str, Any], counts: Counter[tuple[str, str]]) -> str | Non
 
 
 def _source(frames: Any) -> str | None:
-    """The innermost line outside torch.distributed itself, as `file.py(12): function`."""
+    """Return the innermost line outside torch.distributed itself, as `file.py(12): function`."""
     usable = [
         frame
         for frame in (frames if isinstance(frames, list) else ())

@@ -22,7 +22,7 @@ def recognises(head: bytes, _path: Path) -> bool:
 
 
 def rank_claim(path: Path) -> RankClaim:
-    """The rank in the file's name; dumps do not record it, so the content is not read for it."""
+    """Return the rank in the file's name; dumps do not record it, so the content is not read."""
     rank, source = flight_dump.rank_claim(path, {})
     return RankClaim(rank, source or "assigned")
 

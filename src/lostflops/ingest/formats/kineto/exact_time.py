@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 UNREADABLE: Final = np.iinfo(np.int64).min
-"""Stands for a number that is absent, not a number, or outside of ±146 years around 1970."""
+"""A number that is absent, not a number, or outside of ±146 years around 1970."""
 
 _LIMIT = 1 << 62
 _SEPARATOR, _DOT, _ZERO = 10, 46, 48
@@ -30,7 +30,7 @@ _NUMBER = re.compile(rb"-?[0-9]{1,400}(?:\.[0-9]{1,400})?(?:[eE][+-]?[0-9]{1,18}
 
 
 def to_ns(tokens: Sequence[bytes]) -> npt.NDArray[np.int64]:
-    """One integer per token; `UNREADABLE` where the token is no number in range."""
+    """Return one integer per token; `UNREADABLE` if the token is not a number in range."""
     if not tokens:
         return np.empty(0, np.int64)
     text = np.frombuffer(b"\n".join(tokens) + b"\n", np.uint8)
@@ -55,7 +55,7 @@ def to_ns(tokens: Sequence[bytes]) -> npt.NDArray[np.int64]:
 def _shapes(
     text: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
-    """Digits before the dot and decimals of each token, as one number; 0 for tokens that are more than that."""
+    """Return digits before the dot and decimals of each token, as one number; 0 for any other kind of token."""
     odd_at = np.flatnonzero((text - np.uint8(_ZERO) > 9) & (text != _SEPARATOR))
     owner = np.searchsorted(ends, odd_at)
     is_dot = text[odd_at] == _DOT

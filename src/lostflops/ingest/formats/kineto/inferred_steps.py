@@ -31,11 +31,11 @@ _MARK: Final = re.compile(
 )
 _OPTIMIZER: Final = re.compile(r"Optimizer\.step#")
 _FEWEST_UPDATES: Final = 3
-"""Calls of the optimizer from which on the time between two of them is a step."""
+"""With at least this many calls of the optimizer, the time between two calls is a step."""
 _TOGETHER: Final = 0.1
-"""Optimizers that are called closer than this part of the longest time between two calls share a step."""
+"""Optimizers called closer together than this fraction of the longest time between two calls share a step."""
 _MOST_ROWS: Final = 2_000_000
-"""Device rows beyond which the order of kernels is not looked at: it is held in memory."""
+"""With more device rows than this the order of kernels is not examined: it is held in memory."""
 _RUNTIME: Final = KIND_CODE["runtime"]
 
 
@@ -48,7 +48,7 @@ class _Spans(NamedTuple):
 
 
 def infer_steps(recording: Recording) -> None:
-    """Add steps to a recording that has none; it stays without where nothing repeats clearly."""
+    """Add steps to a recording that has none; it stays without steps if nothing repeats clearly."""
     if recording.steps:
         return
     for what, infer in (
@@ -63,7 +63,7 @@ def infer_steps(recording: Recording) -> None:
 
 
 def _from_marks(recording: Recording) -> list[StepSpan]:
-    """A step begins with a mark and ends where the next begins; the last ends with its mark."""
+    """Return steps from marks: a step ends where the next begins; the last ends with its mark."""
     marks = _annotations(recording, _MARK)
     if marks is None:
         return []
@@ -74,7 +74,7 @@ def _from_marks(recording: Recording) -> list[StepSpan]:
 
 
 def _from_optimizer(recording: Recording) -> list[StepSpan]:
-    """A step runs from the end of one update to the end of the next."""
+    """Return steps from the end of one update to the end of the next."""
     updates = _annotations(recording, _OPTIMIZER)
     if updates is None or updates.start.size < _FEWEST_UPDATES:
         return []
@@ -87,7 +87,7 @@ def _from_optimizer(recording: Recording) -> list[StepSpan]:
 
 
 def _from_kernels(recording: Recording) -> list[StepSpan]:
-    """A step runs from the launch of the first kernel of a period to that of the next."""
+    """Return steps from the launch of the first kernel of a period to that of the next."""
     if not 0 < recording.device.rows <= _MOST_ROWS:
         return []
     names, correlation, start, stop = _busiest_stream(recording)
@@ -107,7 +107,7 @@ def _spans(lane: int, start: Ns, stop: Ns) -> list[StepSpan]:
 
 
 def _annotations(recording: Recording, pattern: re.Pattern[str]) -> _Spans | None:
-    """Annotations whose name begins so, on the thread that has most of them."""
+    """Return the annotations with a name that matches, on the thread that has most of them."""
     if not recording.annotations:
         return None
     lane, start, stop, name = (np.concatenate(column) for column in zip(*recording.annotations, strict=True))
@@ -124,7 +124,7 @@ def _annotations(recording: Recording, pattern: re.Pattern[str]) -> _Spans | Non
 
 
 def _busiest_stream(recording: Recording) -> tuple[npt.NDArray[np.uint32], Ns, Ns, Ns]:
-    """Name, correlation, start and stop of the kernels on the stream that was busy longest, in order of time."""
+    """Return name, correlation, start and stop of the kernels on the stream that was busy longest, in order of time."""
     lane, name, correlation, start, dur = (np.concatenate(parts) for parts in zip(*_kernels(recording), strict=True))
     if not lane.size:  # copies alone
         return name, correlation, start, dur
@@ -141,7 +141,7 @@ def _kernels(recording: Recording) -> Iterator[tuple[npt.NDArray[Any], ...]]:
 
 
 def _launches(recording: Recording, wanted: Ns) -> list[tuple[int, int]]:
-    """Lane and start of each launch, in the order of `wanted`; those that the trace lacks are left out."""
+    """Return lane and start of each launch, in the order of `wanted`; launches that the trace lacks are left out."""
     found: dict[int, tuple[int, int]] = {}
     for piece in recording.host.pieces() if wanted.size else ():
         own = np.flatnonzero((piece["kind"] == _RUNTIME) & np.isin(piece["correlation"], wanted))

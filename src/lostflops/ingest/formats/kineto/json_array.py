@@ -41,10 +41,10 @@ _CLASS[ord("\\")] = _BACKSLASH
 
 
 class JsonArray(Generic[T]):
-    """Iterate once for the decoded elements, block by block; then read `document` and `losses`.
+    """Decoded elements of the array, block by block.
 
-    `document` holds the other members of the top-level object. `losses` counts what could not
-    be read: `unreadable_events`, `repaired_events`, `bytes_unread`, `unreadable_header`.
+    Iterate once; then read `document`, the other members of the top-level object, and `losses`, the counts of what
+    could not be read: `unreadable_events`, `repaired_events`, `bytes_unread`, `unreadable_header`.
     """
 
     def __init__(self, blocks: Iterator[bytes], key: str, decode: Callable[[bytes], list[T]]) -> None:
@@ -70,7 +70,7 @@ class JsonArray(Generic[T]):
                 yield elements
 
     def read_header(self) -> bytes:
-        """Read up to the array, filling `document`; returns what was read of the array itself."""
+        """Read up to the array, filling `document`; return what was read of the array itself."""
         text = b""
         for block in self._blocks:
             text += block
@@ -95,7 +95,7 @@ class JsonArray(Generic[T]):
         return text[opening_anyway.end() :]
 
     def stop(self, reason: str) -> None:
-        """Read no further; what is left is counted as unread."""
+        """Stop reading; the rest is counted as unread."""
         self._give_up(b"", reason)
 
     def _take(self, rest: bytes, block: bytes) -> tuple[list[T], bytes]:
@@ -112,7 +112,7 @@ class JsonArray(Generic[T]):
             return self._scan(rest + block)
 
     def _scan(self, text: bytes) -> tuple[list[T], bytes]:
-        """Take all whole elements of `text`, whatever it holds."""
+        """Return all whole elements of `text`, whatever it contains, and the rest."""
         elements: list[T] = []
         for _ in range(_MOST_STRAY_BRACES):
             spans, end = element_spans(text)
@@ -155,7 +155,7 @@ class JsonArray(Generic[T]):
         return elements
 
     def _note_scalars(self, between: bytes) -> None:
-        """What stands between elements and is no separator was an element of the wrong kind."""
+        """Count anything between elements that is not a separator as an element of the wrong kind."""
         for scalar in between.split(b","):
             if scalar.strip():
                 self._lose(f"{scalar.strip()[:40]!r} instead of an event")
@@ -206,7 +206,7 @@ class JsonArray(Generic[T]):
 
 
 def element_spans(text: bytes) -> tuple[list[tuple[int, int]], int | None]:
-    """Objects and arrays directly inside an array that `text` starts in, and where something closes the array.
+    """Return objects and arrays directly inside an array that `text` starts in, and where something closes the array.
 
     >>> element_spans(b'{"a": "}{"}, {"b": [{}]} ], "c": 1')
     ([(0, 11), (13, 24)], 25)
@@ -230,7 +230,7 @@ def element_spans(text: bytes) -> tuple[list[tuple[int, int]], int | None]:
 
 
 def _flag_escaped_quotes(classes: npt.NDArray[np.uint8], quotes: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-    """Which quotes stand behind an odd number of backslashes."""
+    """Return which quotes follow an odd number of backslashes."""
     backslash = classes == _BACKSLASH
     if not backslash.any():
         return np.zeros(quotes.size, np.bool_)
@@ -244,7 +244,7 @@ def _flag_escaped_quotes(classes: npt.NDArray[np.uint8], quotes: npt.NDArray[np.
 
 
 def _last_cut(block: bytes) -> tuple[int, int] | None:
-    """Where to end the piece and where to go on: behind the last `}` that `, {` follows."""
+    """Return where to end the piece and where to continue: after the last `}` that is followed by `, {`."""
     end = len(block)
     for _ in range(_MOST_CUT_TRIES):
         brace = block.rfind(b"}", 0, end)

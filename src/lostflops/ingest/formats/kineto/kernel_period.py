@@ -11,19 +11,19 @@ Ns = npt.NDArray[np.int64]
 Indices = npt.NDArray[np.int64]
 
 _FEWEST: Final = 3
-"""Periods that must be there in full."""
+"""Fewest complete periods."""
 _ALIKE: Final = 0.995
-"""Part of the kernels that must be the same one period later."""
+"""Fraction of the kernels that must be the same one period later."""
 _SHORTEST: Final = 4
-"""Kernels of a period."""
+"""Fewest kernels in a period."""
 _MOST_TRIED: Final = 64
 
 
 def first_of_periods(names: npt.NDArray[np.uint32], start: Ns, stop: Ns) -> Indices:
-    """Return the index of the first kernel of each period; empty where nothing repeats.
+    """Return the index of the first kernel of each period; empty if nothing repeats.
 
     A period begins after the longest pause. Layers of one step are not periods: some kernel, such as that of an
-    embedding, runs once in a step, and its distance is tried alone.
+    embedding, runs once in a step, and only its distances are tried.
 
     >>> times = np.arange(13) * 10
     >>> first_of_periods(np.array([9, 1, 2, 1, 2, 7] * 2 + [9]), times, times + 1).tolist()
@@ -43,7 +43,7 @@ def first_of_periods(names: npt.NDArray[np.uint32], start: Ns, stop: Ns) -> Indi
 
 
 def _period(names: npt.NDArray[np.uint32]) -> int:
-    """Return the number of kernels after which the sequence repeats; 0 where it does not."""
+    """Return the number of kernels after which the sequence repeats; 0 if it does not."""
     kinds, counts = np.unique(names, return_counts=True)
     if names.size < _FEWEST * _SHORTEST or counts.min() < _FEWEST:
         return 0

@@ -29,7 +29,7 @@ _INFO_WITH_RANK = re.compile(rb'"distributedInfo"\s*:\s*\{[^{}]*"rank"\s*:\s*(\d
 
 
 def recognises(head: bytes, _path: Path) -> bool:
-    """Tell from the first bytes (decompressed) of a file."""
+    """Return whether the first bytes (decompressed) of a file are those of a trace."""
     if reduced.recognises(head):
         return True
     text = head.lstrip()
@@ -39,7 +39,7 @@ def recognises(head: bytes, _path: Path) -> bool:
 
 
 def rank_claim(path: Path) -> RankClaim:
-    """The rank as recorded at the top of the trace, else as the file's name states it."""
+    """Return the rank recorded at the top of the trace, otherwise the rank in the file's name."""
     if reduced.is_reduced(path):
         with suppress(BrokenSource):
             told = reduced.told_by(path)
@@ -59,7 +59,10 @@ def _rank_in_trace(path: Path) -> int | None:
 
 
 def _rank_at_the_end(path: Path) -> int | None:
-    """Some tools write `distributedInfo` behind the events; in a gzip that is found only by reading all of it."""
+    """Return the rank in `distributedInfo` after the events, where some tools write it.
+
+    In a gzip file that is found only by reading all of it.
+    """
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - _HEAD))
         found = _INFO_WITH_RANK.search(file.read())
@@ -67,7 +70,7 @@ def _rank_at_the_end(path: Path) -> int | None:
 
 
 def ingest(job: ReadTask) -> list[RankRows]:
-    """Read a trace to its end, or as far as it can be read, and write its rank's part."""
+    """Read a trace to its end, or as far as possible, and write its rank's part."""
     if reduced.is_reduced(job.path):
         return reduced.adopt(job, NAME)
     recording, digest = read_trace(job.path, job.vocabulary, job.on_read, job.spool_folder, job.clean)
@@ -107,7 +110,7 @@ def read_trace(
     spool_folder: str | None = None,
     clean: Clean | None = None,
 ) -> tuple[Recording, str]:
-    """What the trace holds, and the digest of the whole file; `clean` changes its bytes before they are read."""
+    """Return the content of the trace, and the digest of the whole file; `clean` changes its bytes first."""
     stream = ByteStream(path, on_read)
     recording = Recording(vocabulary=vocabulary, spool_folder=spool_folder)
     elements = JsonArray(clean(stream.blocks()) if clean else stream.blocks(), _ARRAY, decode_events)
@@ -153,7 +156,7 @@ def _recorded_rank(document: dict[str, Any]) -> int | None:
 
 
 def _main_device(recording: Recording, rows_by_lane: Counter[int]) -> int | None:
-    """The device that did most of the work; a trace names all devices of its host."""
+    """Return the device that did most of the work; a trace names all devices of its host."""
     rows: Counter[int] = Counter()
     for lane, count in rows_by_lane.items():
         device = recording.lanes[lane].device

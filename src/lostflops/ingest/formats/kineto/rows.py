@@ -58,14 +58,14 @@ _RECORDED: Final = attrgetter(
     "source_rank",
     "target_rank",
 )
-"""All that `_metadata` reads: thousands of collectives have the same."""
+"""All that `_metadata` reads: the same for thousands of collectives."""
 _COMM = KIND_CODE["comm"]
 _HOST_COMM = KIND_CODE["host_comm"]
 _ANNOTATION = KIND_CODE["annotation"]
 _MODULE = KIND_CODE["module"]
 _FARTHEST: Final = 1 << 61
 _PEER: Final = re.compile(r'\[\s*"[^"]*",\s*"[^"]*",\s*"(\d{1,6})"')
-"""The third input of a `c10d` send or receive."""
+"""Matches the third input of a `c10d` send or receive."""
 _KNOWN_PHASES: Final = frozenset("Misf")
 
 LaneKey = tuple[Any, Any, Any]
@@ -73,7 +73,7 @@ LaneKey = tuple[Any, Any, Any]
 
 
 class _RowBatch(NamedTuple):
-    """Events of one category, and what is known of them all."""
+    """Events of one category, with name and times of each."""
 
     category: str
     events: list[Event]
@@ -114,7 +114,7 @@ class KinetoRows:
         self._add_untimed(untimed)
 
     def _batches(self, by_category: dict[str, list[Event]]) -> Iterator[_RowBatch]:
-        """Events of one category each, with what is cheapest to convert for all of them at once."""
+        """Yield events of one category each; names and times are converted for all at once, which is cheapest."""
         ordered = list(chain.from_iterable(by_category.values()))
         start = to_ns([e.ts for e in ordered])
         dur = to_ns([e.dur for e in ordered])
@@ -131,7 +131,7 @@ class KinetoRows:
                 yield batch
 
     def finish(self) -> None:
-        """Name the lanes and pair the arrows, which may stand anywhere in the file."""
+        """Name the lanes and pair the arrows, which may be anywhere in the file."""
         for key, code in self.lane_codes.items():
             self.recording.lanes[code].name = self.lane_names.get(_hashable(key[-2:]))
         self.recording.links = _pair_arrows(self.arrows["s"], self.arrows["f"])
@@ -269,7 +269,10 @@ class KinetoRows:
             self.recording.annotations.append(kept)
 
     def _keep_modules(self, columns: Columns) -> None:
-        """The cheapest range that PyTorch offers is recorded as an op, the usual one as an annotation."""
+        """Keep module calls, which are ops or annotations.
+
+        The cheapest range that PyTorch offers is recorded as an op, the usual one as an annotation.
+        """
         modules = self.vocabulary.module_of_name[columns["name"]]
         rows = np.flatnonzero(modules)
         if rows.size:
@@ -388,7 +391,7 @@ class KinetoRows:
 
 
 def _pair_arrows(begins: list[Columns], ends: list[Columns]) -> Columns:
-    """Columns of `links`: each end with the last begin of its number."""
+    """Return the columns of `links`: each end with the last begin of its number."""
     if not begins or not ends:
         return {}
     one, two = ({name: np.concatenate([part[name] for part in parts]) for name in parts[0]} for parts in (begins, ends))
@@ -420,7 +423,7 @@ def _stream_lane(key: LaneKey) -> RecordedLane:
 
 
 def _stream_keys(events: list[Event]) -> list[LaneKey]:
-    """Device and stream from the arguments; MTIA and device annotations have them as process and thread."""
+    """Return device and stream from the arguments; MTIA and device annotations have them as process and thread."""
     return [
         (
             "s",
@@ -432,7 +435,7 @@ def _stream_keys(events: list[Event]) -> list[LaneKey]:
 
 
 def _source_line(stack: Raw) -> str:
-    """Innermost frame of the user's own code, else the innermost of all."""
+    """Return the innermost frame of the user's own code, otherwise the innermost of all."""
     if not stack:
         return ""
     try:

@@ -14,8 +14,8 @@ _ABSENT: Final = Raw(b"")
 class Args(msgspec.Struct, gc=False, frozen=True):
     """The arguments that any table needs; the others are skipped while decoding.
 
-    Texts that repeat (shapes, grids) stay raw and are interned as bytes. Fields that some
-    dialect writes with another type are `Any` and converted with care.
+    Texts that repeat (shapes, grids) stay raw and are interned as bytes. Fields that some dialect writes with another
+    type are `Any` and converted with care.
     """
 
     external_id: Any = msgspec.field(name="External id", default=NULL)
@@ -104,4 +104,4 @@ DEVICE_KINDS: Final = {
     "mtia_ccp_events": "kernel",
 }
 MTIA_NAMES: Final = {"dma_request": "memcpy", "event_wait": "sync", "event_record": "sync"}
-"""MTIA writes everything a device does under one category; its name tells the kind."""
+"""MTIA writes everything a device does under one category; its name shows the kind."""

@@ -85,7 +85,7 @@ class DeviceRows:
             rank.recording.device.append(rows["start"].size, columns)
 
     def _add_graphs(self) -> None:
-        """A graph that was recorded as a whole is one row; what ran inside of it is not told."""
+        """Add each graph that was recorded as a whole as one row; what ran inside it was not recorded."""
         for rank, rows in self._read_by_rank(f"{_PREFIX}GRAPH_TRACE", (*_PLACED, "graphId")):
             columns = self._common(rank, rows, "kernel", self._name_rows(_graph, rows["graphId"]))
             rank.recording.losses["graphs_as_a_whole"] += rows["start"].size
@@ -104,7 +104,7 @@ class DeviceRows:
             rank.recording.device.append(rows["start"].size, columns | {"bytes": _sizes(rows["bytes"])})
 
     def _add_waits(self) -> None:
-        """Waits name a context; what they give as device is zero on every process."""
+        """Add waits, which name a context; their device is zero in every process."""
         wanted = ("start", "end", "contextId", "streamId", "correlationId", "globalPid", "syncType")
         for batch in self._file.batches(f"{_PREFIX}SYNCHRONIZATION", wanted, ("start", "end", "globalPid")):
             for rank, rows in self._split_by_rank(batch, self._places.of_context, "contextId"):
@@ -118,7 +118,7 @@ class DeviceRows:
     def _split_by_rank(
         self, batch: Rows, owner: Callable[[int, int], int], column: str
     ) -> Iterator[tuple[NsysRank, Rows]]:
-        """A batch by rank, without rows that have no time."""
+        """Yield the rows of each rank in a batch, without rows that have no time."""
         pairs, inverse = distinct_rows(batch["globalPid"], batch[column])
         numbers = np.array([owner(process, own) for process, own in pairs], np.int64)[inverse]
         for number in np.unique(numbers).tolist():
@@ -126,7 +126,7 @@ class DeviceRows:
             if number < 0:
                 self._ranks[0].recording.losses["device_events_without_process"] += rows["start"].size
                 continue
-            yield self._ranks[number], self._ranks[number].timed(rows)
+            yield self._ranks[number], self._ranks[number].keep_timed(rows)
 
     def _common(self, rank: NsysRank, rows: Rows, kind: str, names: Names) -> Columns:
         return {
@@ -168,7 +168,7 @@ class DeviceRows:
 
 
 def _first_known(rows: Rows, codes: dict[int, int]) -> Names:
-    """Code of the first of a kernel's names that has a text; 0 where none has."""
+    """Return the code of the first of a kernel's names that has a text; 0 if none has."""
     keys, inverse = distinct_rows(*(rows[name] for name in _NAMES))
     found = [next((codes[number] for number in key if number in codes), 0) for key in keys]
     return np.array(found, np.uint32)[inverse]
@@ -183,7 +183,8 @@ def _graph(number: int) -> str:
 
 
 def _copy(direction: int, source: int, target: int) -> str:
-    """
+    """Return the name of a copy.
+
     >>> _copy(1, 0, 2), _copy(0, 9, 9)
     ('Memcpy HtoD (Pageable -> Device)', 'Memcpy')
     """

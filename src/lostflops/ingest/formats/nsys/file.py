@@ -27,15 +27,18 @@ _LONGEST_TEXT: Final = 1 << 16
 _NULL_IN_SQL: Final = "(-9223372036854775807 - 1)"
 _INSTRUCTIONS_AT_ONCE: Final = 1_000_000
 _INSTRUCTIONS_PER_BYTE: Final = 100
-"""Of a query: reading a row of twenty bytes takes some two hundred. Damaged pages that lead to each other never end."""
+"""Limit of a query: reading a row of twenty bytes needs about two hundred instructions.
+
+Damaged pages that point to each other never end.
+"""
 _DAMAGE: Final = (sqlite3.Error, sqlite3.Warning, OverflowError)
 
 Rows = dict[str, npt.NDArray[np.int64]]
-"""Columns of some rows of one table; nulls, and what is no integer, are `NULL`."""
+"""Columns of some rows of one table; nulls, and values that are not integers, are `NULL`."""
 
 
 class NsysFile:
-    """An open export; every read may find damage, and says so as `BrokenSource`."""
+    """An open export; every read may find damage, which raises `BrokenSource`."""
 
     def __init__(self, connection: sqlite3.Connection, path: Path, size: int) -> None:
         self._connection, self._path = connection, path
@@ -55,11 +58,11 @@ class NsysFile:
         return self._columns.get(table, frozenset())
 
     def rows(self, query: str, *values: str) -> list[tuple[object, ...]]:
-        """All rows of a query that gives few."""
+        """Return all rows of a query that returns few."""
         return [tuple(map(_decode_cell, row)) for batch in self.fetch_batches(query, *values) for row in batch]
 
     def batches(self, table: str, wanted: Sequence[str], needed: Sequence[str], where: str = "true") -> Iterator[Rows]:
-        """The wanted integer columns of a table, some rows at a time; those that it lacks are all null."""
+        """Yield the wanted integer columns of a table, some rows at a time; columns that it lacks are all null."""
         if not self.holds(table, needed):
             return
         picked = ", ".join(self.integer(table, name) for name in wanted)
@@ -67,7 +70,7 @@ class NsysFile:
             yield integer_columns(wanted, batch)
 
     def holds(self, table: str, needed: Sequence[str]) -> bool:
-        """Whether the table is there; one that lacks columns without which it cannot be read is refused."""
+        """Return whether the table exists; raise if it lacks columns without which it cannot be read."""
         lacking = [name for name in needed if name not in self.columns(table)]
         if lacking and table in self._columns:
             raise BrokenSource(
@@ -77,14 +80,14 @@ class NsysFile:
         return table in self._columns
 
     def integer(self, table: str, column: str) -> str:
-        """The column as SQL that gives an integer for whatever stands there."""
+        """Return SQL that gives an integer for any value in the column."""
         if column not in self.columns(table):
             return _NULL_IN_SQL
         quoted = f'{table}."{column}"'
         return f"case typeof({quoted}) when 'integer' then {quoted} else {_NULL_IN_SQL} end"
 
     def texts(self, used: str) -> dict[int, str]:
-        """Texts of table StringIds by number, of those that a query names."""
+        """Return the texts of table StringIds that a query selects, by number."""
         if not {"id", "value"} <= self.columns("StringIds"):
             return {}
         query = f"select id, substr(value, 1, {_LONGEST_TEXT}) from StringIds where id in ({used})"
@@ -92,7 +95,7 @@ class NsysFile:
         return {number: text for number, text in found if isinstance(number, int) and isinstance(text, str)}
 
     def fetch_batches(self, query: str, *values: str) -> Iterator[list[tuple[Any, ...]]]:
-        """Rows of a query, some at a time: texts as bytes, and of any type, for the caller to check."""
+        """Yield rows of a query, some at a time: texts as bytes, and of any type, for the caller to check."""
         # No function of Python: an interruption by the user is not taken for damage.
         patience = chain(repeat(0, self._patience), repeat(1))
         self._connection.set_progress_handler(patience.__next__, _INSTRUCTIONS_AT_ONCE)
@@ -113,7 +116,7 @@ def is_plain(path: Path) -> bool:
 
 @contextmanager
 def open_export(path: Path, stream: ByteStream | None = None, folder: str | None = None) -> Iterator[NsysFile]:
-    """The export, unpacked into a temporary file of `folder` where it is gzipped; `stream` reads it meanwhile."""
+    """Open the export; a gzipped one is unpacked into a temporary file in `folder` while `stream` reads it."""
     if is_plain(path):
         with _connect_sqlite(path, path) as export:
             yield export

@@ -22,7 +22,7 @@ from lostflops.ingest.timeline.recording import CommCall, CommMetadata, StepSpan
 _CALLS: Final = "CUPTI_ACTIVITY_KIND_RUNTIME"
 _RANGES: Final = "NVTX_EVENTS"
 _TIMED_RANGES: Final = "eventType in (59, 60, 70, 71)"
-"""Pushed and popped, or started and ended; of NVTX itself, or read from its text files."""
+"""Pushed and popped, or started and ended; from NVTX itself, or read from its text files."""
 _DOMAIN_CREATED: Final = 75
 _VERSION: Final = re.compile(r"_v\d+(?=$|_ptsz$|_ptds$)")
 _TIMES: Final = ("start", "end", "globalTid")
@@ -58,7 +58,7 @@ class HostRows:
             rank.name_threads(names)
 
     def _add_calls(self) -> None:
-        """Calls are named without the version that the driver appends, as PyTorch's profiler names them."""
+        """Add calls, named without the version that the driver appends, as PyTorch's profiler names them."""
         texts = self._file.texts(f"select nameId from {_CALLS}") if "nameId" in self._file.columns(_CALLS) else {}
         codes = {number: self._vocabulary.names[_VERSION.sub("", text)] for number, text in texts.items()}
         wanted = ("start", "end", "globalTid", "correlationId", "nameId")
@@ -89,7 +89,7 @@ class HostRows:
                 rank.recording.host.append(rows["start"].size, columns)
 
     def _counting(self, meanings: Meanings) -> Iterator[tuple[int, str, int]]:
-        """Ranges whose names count: thread, words before the number, duration."""
+        """Yield thread, words before the number, and duration of ranges with names that count steps."""
         for batch, numbers in self._ranges(meanings, self._may_count()):
             for i, (family, _) in self._find_step_rows(meanings, numbers):
                 dur = int(batch["end"][i]) - int(batch["start"][i])
@@ -98,7 +98,7 @@ class HostRows:
 
     @staticmethod
     def _find_step_rows(meanings: Meanings, numbers: Numbers) -> Iterator[tuple[int, tuple[str, int]]]:
-        """Rows whose names count steps, each with the words before the number, and the number."""
+        """Yield rows with names that count steps, each with the words before the number, and the number."""
         counts = np.array([step is not None for step in meanings.steps], np.bool_)
         for i in np.flatnonzero(counts[numbers]).tolist():
             step = meanings.steps[numbers[i]]
@@ -110,7 +110,7 @@ class HostRows:
         return " or ".join([*[_MAY_SAY] * ("text" in self._columns), *[_MAY_NUMBER] * by_number]) or "false"
 
     def _ranges(self, meanings: Meanings, where: str) -> Iterator[tuple[Rows, Numbers]]:
-        """Ranges with a thread: their columns, and of each the number of what it means."""
+        """Yield columns of ranges with a thread, and the number of each range's meaning."""
         picked = ", ".join(self._file.integer(_RANGES, name) for name in _TIMES)
         number, domain = (self._file.integer(_RANGES, name) for name in ("textId", "domainId"))
         query = (
@@ -124,7 +124,7 @@ class HostRows:
             yield rows, np.fromiter((meanings[row[len(_TIMES) :]] for row in batch), np.int64, len(batch))
 
     def _library_domains(self) -> set[int]:
-        """Numbers of the domains in which libraries speak; a domain that two processes name differently is none."""
+        """Return numbers of the domains that libraries use; not those that two processes name differently."""
         if not {"domainId", "text"} <= self._columns:
             return set()
         query = f"select domainId, text from {_RANGES} where eventType = {_DOMAIN_CREATED} and domainId > 0"
@@ -155,7 +155,7 @@ class HostRows:
             rank.recording.annotations.append(kept)
 
     def _keep_collective_calls(self, rank: NsysRank, columns: Columns) -> None:
-        """PyTorch says which collective it asks for, around a kernel that may only be called `SendRecv`."""
+        """Keep PyTorch's ranges that name the collective, around a kernel that may only be called `SendRecv`."""
         names = self._vocabulary.names.texts()
         for i in np.flatnonzero(columns["kind"] == _ANNOTATION).tolist():
             name = names[columns["name"][i]] or ""
@@ -168,7 +168,7 @@ class HostRows:
                 )
 
     def _add_sizes(self) -> None:
-        """Sizes of collectives, where the export has NCCL's payloads."""
+        """Add sizes of collectives, if the export has NCCL's payloads."""
         calls: list[list[NcclCall]] = [[] for _ in self._ranks]
         for thread, call in nccl_calls(self._file):
             for number in self._places.of_process(process_of(thread)):

@@ -26,25 +26,28 @@ _SIZE: Final = "Message size [bytes]"
 _DEEPEST: Final = 4
 _LARGEST: Final = 1 << 50
 _WHOLE: Final = frozenset({"AllReduce", "Broadcast", "Reduce"})
-"""Calls whose input and output are as large as the message; `AllGather` states its input, `ReduceScatter` its
-output."""
+"""Calls with input and output as large as the message.
+
+`AllGather` states its input, `ReduceScatter` its output.
+"""
 
 
 _MOVING: Final = _WHOLE | {"AllGather", "ReduceScatter", "Send", "Recv"}
 
 
 class NcclCall(NamedTuple):
-    """A range of NCCL on a thread; `size` is None where the export has no payload."""
+    """A range of NCCL on a thread."""
 
     lane: int
     start: int
     stop: int
     name: str
     size: int | None
+    """None if the export has no payload."""
 
 
 def nccl_calls(file: NsysFile) -> Iterator[tuple[int, NcclCall]]:
-    """Ranges of NCCL, each with its thread; none where the export has no payloads. Their lanes are for the caller."""
+    """Yield ranges of NCCL, each with its thread; none if the export has no payloads. The caller sets their lanes."""
     columns = file.columns(_RANGES)
     by_number = {"id", "value"} <= file.columns("StringIds")
     payload = [name for name in ("jsonText", "jsonTextId") if name in columns]
@@ -70,7 +73,7 @@ def nccl_calls(file: NsysFile) -> Iterator[tuple[int, NcclCall]]:
 
 
 def message_size(payload: object) -> int | None:
-    """The size of the message in the JSON of a range's payload, however deep it stands.
+    """Return the size of the message in the JSON of a range's payload, at whatever depth.
 
     >>> message_size('{"Payload": {"NCCL communicator ID": 77, "Message size [bytes]": 4096}}'), message_size("{")
     (4096, None)
@@ -95,8 +98,11 @@ def _find_size(value: Any, depth: int) -> Any:
 
 
 def with_sizes(asked: Sequence[CommCall], calls: Sequence[NcclCall]) -> list[CommCall]:
-    """What PyTorch asked for (`asked`), or in its place the calls of NCCL inside that launch kernels, where all their
-    sizes are known; where some are, both: the inner one tells more."""
+    """Return the calls of PyTorch (`asked`), or NCCL's calls inside them that launch kernels.
+
+    A call of PyTorch is replaced if all sizes of the calls inside it are known. If only some are, both are returned:
+    the inner call has more facts.
+    """
     around: defaultdict[int, list[CommCall]] = defaultdict(list)
     for call in sorted(asked, key=lambda call: call.start):
         around[call.lane].append(call)
@@ -118,7 +124,7 @@ def with_sizes(asked: Sequence[CommCall], calls: Sequence[NcclCall]) -> list[Com
 
 
 def _launches(calls: Sequence[NcclCall]) -> Iterator[tuple[NcclCall, list[NcclCall]]]:
-    """Calls that launch kernels, each with the calls that those carry out: itself, or what was grouped."""
+    """Yield calls that launch kernels, each with the calls that the kernels carry out: itself, or those grouped."""
     grouped: defaultdict[int, list[NcclCall]] = defaultdict(list)
     depth: defaultdict[int, int] = defaultdict(int)
     for call in sorted(calls, key=lambda call: (call.lane, call.start, -call.stop)):
@@ -141,7 +147,7 @@ def _around(launch: NcclCall, asked: Sequence[CommCall]) -> CommCall | None:
 
 
 def _sizes(calls: Sequence[NcclCall]) -> tuple[int | None, int | None] | None:
-    """Bytes in and out of calls that are launched together; None where they are not known.
+    """Return bytes in and out of calls that are launched together; None if they are not known.
 
     >>> call = NcclCall(0, 0, 1, "ncclSend", 8)
     >>> _sizes([call, call._replace(name="ncclRecv", size=16), call]), _sizes([call._replace(name="ncclAllGather")])

@@ -16,7 +16,7 @@ OP, ANNOTATION, OTHER = "op", "annotation", "other"
 _EMITTED: Final = re.compile(r", (?:stashed )?(?:seq|op_id|sizes|input_op_ids) = ")
 _OP: Final = re.compile(r"aten::|autograd::|torch::autograd::|c10d::|_c10d_functional(?:_autograd)?::")
 _WRITTEN: Final = re.compile(r"FSDP::|nccl:|gloo:|DistributedDataParallel\.|\S*[\s#(]")
-"""Names that programs give to `record_function`; ops are called by one word."""
+"""Names that programs pass to `record_function`; names of ops are one word."""
 _NCCL_CALL: Final = re.compile(r"(?:p?nccl)[A-Z]\w*$")
 _STEP: Final = re.compile(
     r"(?P<family>(?:(?:train(?:ing)?|global)[ _-]?)?(?:ProfilerStep|step|iter(?:ation)?)[ _#:=-]{0,2})"
@@ -36,7 +36,8 @@ class Meaning(NamedTuple):
 
 
 def meaning(text: str, is_library: bool = False) -> Meaning:
-    """
+    """Return the kind and name of a range.
+
     >>> meaning("aten::mm, seq = 12, op_id = 990346"), meaning("FSDP::pre_forward (blocks.3), op_id = 7")
     (Meaning(kind='op', name='aten::mm'), Meaning(kind='annotation', name='FSDP::pre_forward (blocks.3)'))
     >>> meaning("load batch"), meaning("ncclGroupEnd")
@@ -52,7 +53,7 @@ def meaning(text: str, is_library: bool = False) -> Meaning:
 
 
 def counted_step(name: str) -> tuple[str, int] | None:
-    """The words before the number, and the number, where a name counts steps and says nothing else.
+    """Return the words before the number, and the number, if a name counts steps and says nothing else.
 
     >>> counted_step("step 12"), counted_step("iteration_3"), counted_step("Optimizer.step#AdamW.step")
     (('step ', 12), ('iteration_', 3), None)
@@ -62,8 +63,7 @@ def counted_step(name: str) -> tuple[str, int] | None:
 
 
 class Meanings(dict[tuple[Any, Any, Any], int]):
-    """Numbers of what ranges mean, by text, number of the text and domain as rows have them; `found` has the
-    meanings, and `steps` what of them counts.
+    """Index of the meaning of each range, by its text, number of the text, and domain, as rows have them.
 
     >>> meanings = Meanings({3: "step 12"}, libraries=set())
     >>> meanings[None, 3, 0], meanings[b"step 12", None, 0], meanings.found
@@ -74,7 +74,9 @@ class Meanings(dict[tuple[Any, Any, Any], int]):
         super().__init__()
         self._texts, self._libraries = texts, libraries
         self.found: list[Meaning] = []
+        """The meanings."""
         self.steps: list[tuple[str, int] | None] = []
+        """Result of `counted_step` for each meaning; None if it is not an annotation."""
 
     def __missing__(self, key: tuple[Any, Any, Any]) -> int:
         said, number, domain = key
@@ -86,17 +88,17 @@ class Meanings(dict[tuple[Any, Any, Any], int]):
         return len(self.found) - 1
 
     def forget(self) -> None:
-        """Between batches, so that memory does not follow texts that never repeat."""
+        """Forget everything; call it between batches, so that memory does not grow with texts that never repeat."""
         self.clear()
         self.found.clear()
         self.steps.clear()
 
 
 def step_families(ranges: Iterable[tuple[int, str, int]]) -> dict[int, tuple[int, str]]:
-    """Thread and words of the ranges that count the steps of each process; `ranges` are thread, words and duration.
+    """Return thread and words of the ranges that count the steps of each process.
 
-    The profiler's own count first; else, of several that count, the one that takes most time: microbatches are
-    counted inside of steps.
+    `ranges` are thread, words and duration. The profiler's own count is preferred; otherwise, of several that count,
+    the one with most time: microbatches are counted inside of steps.
     """
     took: defaultdict[int, Counter[tuple[int, str]]] = defaultdict(Counter)
     for thread, family, dur in ranges:
@@ -108,5 +110,5 @@ def step_families(ranges: Iterable[tuple[int, str, int]]) -> dict[int, tuple[int
 
 
 def process_of(thread: int) -> int:
-    """`globalPid` of a `globalTid`: its lowest 24 bits are the thread."""
+    """Return the `globalPid` of a `globalTid`: its lowest 24 bits are the thread."""
     return thread >> 24 << 24

@@ -16,13 +16,13 @@ from lostflops.ingest.timeline.recording import RecordedLane, Recording
 
 _FARTHEST: Final = 1 << 61
 _NO_STREAM: Final = 0xFFFFFFFF
-"""A call that waits for no stream in particular names this one."""
+"""A call that does not wait for a particular stream names this stream."""
 
 Codes = npt.NDArray[np.int64]
 
 
 class NsysRank:
-    """Rows come in as columns of integers, some at a time, and go to the recording."""
+    """Receives rows as columns of integers, some at a time, and adds them to the recording."""
 
     def __init__(self, place: ProcessDevice, vocabulary: Vocabulary, folder: str) -> None:
         self.place = place
@@ -31,7 +31,7 @@ class NsysRank:
         self.first = _FARTHEST
 
     def keep_timed(self, rows: Rows) -> Rows:
-        """Rows that have a start and an end in order, with `dur`; the others are counted."""
+        """Return the rows that have a start and an end in order, with `dur`; the others are counted."""
         start, stop = rows["start"], rows["end"]
         readable = (start != NULL) & (stop != NULL)
         near = readable & (np.abs(start) < _FARTHEST) & (np.abs(stop) < _FARTHEST)
@@ -47,7 +47,7 @@ class NsysRank:
         return kept
 
     def streams(self, rows: Rows) -> npt.NDArray[np.int32]:
-        """Lanes of the streams that rows name; a context numbers its own."""
+        """Return the lanes of the streams that rows name; each context numbers its own streams."""
         device = rows.get("deviceId", np.full(rows["streamId"].size, self.place.device))
         return self._lane_codes((rows["contextId"], rows["streamId"], device), _stream)
 
@@ -55,7 +55,7 @@ class NsysRank:
         return self._lane_codes((rows["globalTid"],), _thread)
 
     def thread(self, number: int) -> int:
-        """The lane of a thread by its `globalTid`."""
+        """Return the lane of a thread by its `globalTid`."""
         return int(self.threads({"globalTid": np.array([number])})[0])
 
     def name_threads(self, names: dict[int, str]) -> None:
@@ -75,7 +75,7 @@ class NsysRank:
 
 
 def distinct_rows(*columns: Codes) -> tuple[list[tuple[int, ...]], Codes]:
-    """Different rows of some columns, and which of them each row is.
+    """Return the different rows of some columns, and which of them each row is.
 
     >>> distinct_rows(np.array([7, 2, 7]), np.array([0, 0, 0]))
     ([(2, 0), (7, 0)], array([1, 0, 1]))
@@ -90,7 +90,7 @@ def distinct_rows(*columns: Codes) -> tuple[list[tuple[int, ...]], Codes]:
 
 
 def small(values: Codes) -> npt.NDArray[np.int32]:
-    """What fits into 32 bits; the rest is null."""
+    """Return the values that fit into 32 bits; others are null."""
     return np.where((values > NULL32) & (values < -NULL32), values, NULL32).astype(np.int32)
 
 

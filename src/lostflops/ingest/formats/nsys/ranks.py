@@ -18,21 +18,23 @@ _LEAST_SHARE: Final = 0.01
 _VARIABLE: Final = re.compile(r'(\w+)="?(\d{1,9})"?')
 _RANK_VARIABLES: Final = (("RANK", "WORLD_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"))
 _SECOND_MILLENNIUM: Final = 1_000_000_000_000_000_000
-"""Unix time in 2001: stamps beyond it were made absolute by the export (`--ts-normalize`)."""
+"""Unix time in 2001: later stamps were made absolute by the export (`--ts-normalize`)."""
 _LAST_TIME: Final = 1 << 61
 _SOME_DEVICE: Final = "NVIDIA GPU"
-"""Where the file names none, or several of which any may be the rank's: without a name it would be a CPU rank."""
+"""Used if the file names no device, or several that may be the rank's: without a name it would be a CPU rank."""
 
 
 class ProcessDevice(NamedTuple):
-    """`globalPid`, as the file writes it, and the device as the process counts it."""
+    """A process and one of its devices."""
 
     process: int
+    """`globalPid`, as in the file."""
     device: int
+    """Number of the device, as the process counts it."""
 
 
 class ProcessDevices:
-    """The ranks of a file in order, and whose each pair of process and device, or of process and context, is."""
+    """The ranks of a file in order, and the rank of each pair of process and device, or of process and context."""
 
     def __init__(self, file: NsysFile) -> None:
         took, devices = _device_time(file)
@@ -48,12 +50,12 @@ class ProcessDevices:
         self._devices = devices
 
     def of_device(self, process: int, device: int) -> int:
-        """Number of the rank, -1 where there is none."""
+        """Return the number of the rank, -1 if there is none."""
         owner = self._owner.get(ProcessDevice(process, device))
         return -1 if owner is None else self._number[owner]
 
     def of_context(self, process: int, context: int) -> int:
-        """The same for what names a context; without any work in it, the process's first rank."""
+        """Return the number of the rank of a context; for a context without work, the process's first rank."""
         device = self._devices.get((process, context))
         own = self.of_process(process)
         return self.of_device(process, device) if device is not None else (own[0] if own else -1)
@@ -63,7 +65,7 @@ class ProcessDevices:
 
 
 def _device_time(file: NsysFile) -> tuple[dict[int, Counter[int]], dict[tuple[int, int], int]]:
-    """Time of each process by device, and the device of each context."""
+    """Return the time of each process by device, and the device of each context."""
     took: defaultdict[int, Counter[int]] = defaultdict(Counter)
     devices: dict[tuple[int, int], int] = {}
     for table in DEVICE_TABLES:
@@ -82,7 +84,7 @@ def _device_time(file: NsysFile) -> tuple[dict[int, Counter[int]], dict[tuple[in
 
 
 def recorded_rank(file: NsysFile) -> tuple[int, int] | None:
-    """Rank and number of ranks from the environment in which the profiler was started."""
+    """Return rank and number of ranks from the environment in which the profiler was started, or None."""
     found: dict[str, int] = {}
     if {"name", "value"} <= file.columns("META_DATA_CAPTURE"):
         query = "select value from META_DATA_CAPTURE where name = 'PROCESS_0:ENVIRONMENT_VARIABLE'"
@@ -104,7 +106,7 @@ def host_name(file: NsysFile) -> str | None:
 
 
 def device_name(file: NsysFile, place: ProcessDevice) -> str:
-    """What the process's device is called; a process may count devices otherwise than the file does."""
+    """Return the name of the process's device; a process may number devices differently than the file does."""
     return _told_name(file, place) or _SOME_DEVICE
 
 
@@ -120,7 +122,7 @@ def _told_name(file: NsysFile, place: ProcessDevice) -> str | None:
 
 
 def base_time(file: NsysFile, first: int) -> int:
-    """Unix time that the file's stamps count from; `first` is one of them."""
+    """Return the Unix time that the file's stamps count from; `first` is one of the stamps."""
     if first > _SECOND_MILLENNIUM or "utcEpochNs" not in file.columns("TARGET_INFO_SESSION_START_TIME"):
         return 0
     table = "TARGET_INFO_SESSION_START_TIME"
@@ -134,6 +136,6 @@ def base_time(file: NsysFile, first: int) -> int:
 
 
 def _sole_text(values: set[object]) -> str | None:
-    """The only value, if it is a text with a word in it."""
+    """Return the only value, if it is a text with a word in it, otherwise None."""
     value = values.pop() if len(values) == 1 else None
     return value if isinstance(value, str) and re.search(r"\w", value) else None

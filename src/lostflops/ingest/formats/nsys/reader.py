@@ -31,12 +31,15 @@ IS_TIMELINE: Final = True
 _TABLES: Final = frozenset(
     {*DEVICE_TABLES, "CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS", "TARGET_INFO_SESSION_START_TIME"}
 )
-"""Any of these is a sign of Nsight Systems; other programs write SQLite too."""
+"""Each of these tables is a sign of Nsight Systems; other programs write SQLite too."""
 
 
 def recognises(head: bytes, path: Path) -> bool:
-    """An SQLite file with tables of Nsight Systems; one that cannot be read is taken, for reading to say why, and so is
-    a gzipped one, which would have to be unpacked to tell."""
+    """Return whether it is an SQLite file with tables of Nsight Systems.
+
+    Also accept a file that cannot be read, so that reading reports why, and a gzipped one, which would have to be
+    unpacked to find out.
+    """
     if not head.startswith(MAGIC):
         return False
     if not is_plain(path):
@@ -49,7 +52,7 @@ def recognises(head: bytes, path: Path) -> bool:
 
 
 def rank_claim(path: Path) -> RankClaim:
-    """The rank of a file that holds one; the ranks of a file with several are assigned, one after the other."""
+    """Return the rank of a file that has one; the ranks of a file with several are assigned, one after the other."""
     try:
         with open_export(path) as file:
             return _claim(file, path, len(ProcessDevices(file).ordered))

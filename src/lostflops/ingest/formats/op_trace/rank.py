@@ -24,7 +24,10 @@ Rows = dict[str, Ns]
 _KINDS: Final = ("kernel", "comm", "other")
 _COMPUTE_LANE: Final = 0
 _RESOLUTION: Final = 10_000
-"""Starts are seconds in 32 bits: beyond a minute their steps are 4 us, and two may err in opposite directions."""
+"""Resolution of starts, in ns.
+
+Starts are seconds in 32 bits: after a minute they are multiples of 4 us, and two may err in opposite directions.
+"""
 _OBSERVATIONS: Final = {
     "steps_joined": ("note", "each step is recorded from time zero; steps were placed one after the other"),
     "steps_sampled": ("note", "step numbers between the first and the last that are not in the file"),
@@ -44,7 +47,7 @@ _OBSERVATIONS: Final = {
 
 
 class OpTypes:
-    """What the types of a file's ops are, by code: lanes are numbered alike on all ranks."""
+    """Facts about the types of a file's ops, by code; lanes have the same numbers on all ranks."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self.names = names
@@ -66,7 +69,7 @@ class OpTypes:
 
 
 class OpRank:
-    """Writes the rows of one rank; `rows` counts them."""
+    """Writes the rows of one rank, and counts them in `rows`."""
 
     def __init__(self, parts: PartWriter, types: OpTypes, layout: RoleLayout, rank: int) -> None:
         self._parts, self._types, self._layout, self._rank = parts, types, layout, rank
@@ -139,7 +142,7 @@ class OpRank:
         self._write_groups(groups)
 
     def _groups(self, used: Sequence[int]) -> dict[str, list[int]]:
-        """Members of each group that the rank uses, by name."""
+        """Return the members of each group that the rank uses, by name."""
         if not self._layout.is_certain:
             return {}
         names = sorted({name for code in used if (name := self._types.roles[code].group) is not None})
@@ -157,7 +160,7 @@ class OpRank:
         self._put(GROUPS, len(groups), columns)
 
     def _write_steps(self) -> None:
-        """A step is what the rank's ops in it span; there is no host whose step could be another."""
+        """Write steps: a step spans the rank's ops in it, as there is no host with steps of its own."""
         number, first = np.unique(self._ops["step"], return_index=True)
         start, stop = self._ops["start"][first], np.maximum.reduceat(self._stop, first)
         columns: dict[str, ColumnData] = {
@@ -203,7 +206,7 @@ def _texts(codes: Ns, values: Sequence[str | None]) -> TextColumn:
 
 
 def _ordinals(keys: Ns) -> Ns:
-    """How many rows of the same key stand before each.
+    """Return how many rows with the same key come before each row.
 
     >>> _ordinals(np.array([7, 2, 7, 7, 2])).tolist()
     [0, 0, 1, 2, 1]

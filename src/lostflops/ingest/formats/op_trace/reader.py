@@ -27,12 +27,12 @@ from lostflops.store.parquet import scan
 NAME: Final = "op_trace"
 IS_TIMELINE: Final = True
 BASE_TIME: Final = 946_684_800_000_000_000
-"""2000-01-01 UTC, where the first step is laid."""
+"""2000-01-01 UTC, when the first step is placed."""
 _MAGIC: Final = b"PAR1"
 _COLUMNS: Final = frozenset({"dp_rank", "stage", "rank", "step", "optype", "start_ts", "duration", "mc", "mb_id"})
 _ROWS_AT_ONCE: Final = 1_000_000
 _LONGEST: Final = 100_000
-"""Seconds that no step takes; many steps must fit into 64 bits of nanoseconds."""
+"""Seconds that no step lasts; many steps must fit into 64 bits of nanoseconds."""
 _DAMAGE: Final = (duckdb.Error, RuntimeError, UnicodeDecodeError)
 """DuckDB raises the last two for texts that are not UTF-8."""
 _OPS: Final = """
@@ -52,7 +52,10 @@ _OPS: Final = """
 
 
 def recognises(head: bytes, path: Path) -> bool:
-    """A Parquet file with our columns; one whose schema cannot be read is taken, for reading to say what is wrong."""
+    """Return whether it is a Parquet file with our columns.
+
+    Also accept a file with a schema that cannot be read, so that reading reports what is wrong.
+    """
     if not head.startswith(_MAGIC):
         return False
     try:
@@ -107,7 +110,7 @@ def _write(job: ReadTask, connection: duckdb.DuckDBPyConnection, digest: str) ->
 
 @contextmanager
 def _damage_told(path: Path) -> Iterator[None]:
-    """Around what reads the file; what writes to the run fails for reasons of its own."""
+    """Raise BrokenSource if the file cannot be read; use it around reads only, as writes fail for other reasons."""
     try:
         yield
     except _DAMAGE as error:
@@ -116,8 +119,10 @@ def _damage_told(path: Path) -> Iterator[None]:
 
 
 def _layout(path: Path, connection: duckdb.DuckDBPyConnection) -> tuple[RoleLayout, dict[int, int]]:
-    """Where each rank stands, and how many ops it has. Every column is read, so that damage shows before a row is
-    written."""
+    """Return the place of each rank, and how many ops it has.
+
+    Every column is read, so that damage shows before a row is written.
+    """
     found = connection.execute(
         """select rank, min(dp_rank), min(stage), max(dp_rank), max(stage), count(*), max(microbatch), max(chunk)
            from ops where is_read group by rank order by rank"""
@@ -132,7 +137,7 @@ def _layout(path: Path, connection: duckdb.DuckDBPyConnection) -> tuple[RoleLayo
 
 
 def _zeros(connection: duckdb.DuckDBPyConnection) -> tuple[Ns, Ns]:
-    """The steps, and where the zero of each lies: the same on all ranks, and the least without overlap on any."""
+    """Return the steps, and the time zero of each: the same on all ranks, and the earliest without overlap."""
     edges = connection.execute(
         """select step, rank, min(start) as first, max(start + dur) as last
            from ops where is_read group by step, rank order by step"""
@@ -150,7 +155,7 @@ def _zeros(connection: duckdb.DuckDBPyConnection) -> tuple[Ns, Ns]:
 
 
 def _losses(connection: duckdb.DuckDBPyConnection, layout: RoleLayout) -> defaultdict[int, Counter[str]]:
-    """What was left out, by rank; ops without a rank count for the first one."""
+    """Return counts of what was left out, by rank; ops without a rank count for the first rank."""
     losses: defaultdict[int, Counter[str]] = defaultdict(Counter)
     first, last = min(layout.places), max(layout.places)
     for rank, count in connection.execute("select rank, count(*) from ops where not is_read group by rank").fetchall():
@@ -160,7 +165,7 @@ def _losses(connection: duckdb.DuckDBPyConnection, layout: RoleLayout) -> defaul
 
 
 def _batches(sizes: dict[int, int]) -> Iterator[list[int]]:
-    """Ranks that are read together, so that neither memory nor the number of queries follows the file."""
+    """Yield ranks to read together, so that neither memory nor the number of queries grows with the file."""
     batch: list[int] = []
     room = _ROWS_AT_ONCE
     for rank, rows in sizes.items():

@@ -16,12 +16,14 @@ from typing import Final, NamedTuple
 
 
 class Role(NamedTuple):
-    """`kind` as in `events`, `op` and `group` of communication; `shift` tells how many stages on its peer is."""
+    """Kind of an op, and between which ranks it communicates."""
 
     kind: str
+    """As in `events`."""
     op: str | None = None
     group: str | None = None
     shift: int = 0
+    """Number of stages from this one to its peer; 0 for no peer."""
 
 
 GROUPS: Final = {
@@ -49,7 +51,7 @@ def is_known(optype: str) -> bool:
 
 
 def role(optype: str) -> Role:
-    """What is not known is `other`, and stands on the host.
+    """Return the role of a type of op; an unknown type is `other`, and on the host.
 
     >>> role("layernorm-grads-all-reduce"), role("lunch")
     (Role(kind='comm', op='all_reduce', group=None, shift=0), Role(kind='other', op=None, group=None, shift=0))
@@ -66,14 +68,17 @@ def role(optype: str) -> Role:
 
 
 class StagePlace(NamedTuple):
-    """Where a rank stands: data parallel rank and pipeline stage."""
+    """Place of a rank: data parallel rank and pipeline stage."""
 
     dp_rank: int
     stage: int
 
 
 class RoleLayout:
-    """Ranks by place. Where two ranks share one, nobody can tell who meets whom: no groups, no peers."""
+    """Ranks by place.
+
+    If two ranks share a place, it is unknown which ranks communicate with which: there are no groups and no peers.
+    """
 
     def __init__(self, places: Mapping[int, StagePlace]) -> None:
         self.places = dict(places)
@@ -82,7 +87,7 @@ class RoleLayout:
         self._stages = 1 + max((place.stage for place in self._ranks), default=0)
 
     def members(self, group: str, rank: int) -> list[int]:
-        """Ranks of the file in the group of this name to which the rank belongs."""
+        """Return the ranks in the file that are in the rank's group of this name."""
         own = self.places[rank]
         ends = {0, self._stages - 1}
         return sorted(
@@ -95,7 +100,7 @@ class RoleLayout:
         )
 
     def peer(self, rank: int, shift: int) -> int | None:
-        """The rank so many stages on; behind the last stage an interleaved schedule begins anew."""
+        """Return the rank `shift` stages later; after the last stage an interleaved schedule begins again."""
         own = self.places[rank]
         if not shift or not self.is_certain:
             return None

@@ -44,7 +44,7 @@ def collectives(
 
 
 def _ask(times: CollectiveTimes, group: CommGroup, ops: Sequence[Op], sizes: Sequence[int]) -> tuple[_Times, list[str]]:
-    """Times by op, and the ops of which nothing is known; if that is all of them, why."""
+    """Return times by op, and the ops whose times are unknown; raise `UnknownCost` if all are."""
     found: _Times = {}
     unknown: list[str] = []
     for op in ops:

@@ -15,7 +15,8 @@ from lostflops.predict.costs.times import OPS
 
 
 def name_of(key: Key) -> str:
-    """
+    """Return the operation and group of a key as text.
+
     >>> name_of(("all_reduce", "world", 16, 2)), name_of(("send_recv", "pair.host", 2, 1))
     ('all_reduce world 16 on 2', 'send_recv pair.host 2')
     """
@@ -39,7 +40,7 @@ class FittedCurve:
 
     @cached_property
     def errors(self) -> dict[int, float]:
-        """By size: by how much the curve misses the median, relative, whichever way."""
+        """Relative error of the curve against the median, by size, without sign."""
         return {size: abs(self.curve.at(size) / ns - 1) for size, ns in self.medians.items() if ns > 0}
 
     @property
@@ -51,7 +52,8 @@ class FittedCurve:
         return name_of(self.key)
 
     def bandwidth(self, piece: CurvePiece | None = None) -> Constant:
-        """busbw in GB/s, of the largest sizes unless a piece is given; infinite where time does not grow with size."""
+        """Return busbw in GB/s, of the largest sizes unless a piece is given; infinite if time does not grow with
+        size."""
         beta = (piece or self.curve.pieces[-1]).beta
         # Logs of nccl-tests size scatter and gather as all-gather: by the whole.
         op = "all_gather" if self.key[0] in {"scatter", "gather"} else self.key[0]
@@ -65,7 +67,7 @@ def list_fitted_curves(calibration: Calibration) -> list[FittedCurve]:
 
 
 def most_telling(found: Sequence[FittedCurve]) -> list[FittedCurve]:
-    """The groups of the operation that says most of a network: all-reduce where it was measured."""
+    """Return the groups of the operation that shows most about a network: all-reduce if it was measured."""
     order = {str(op): place for place, op in enumerate(OPS)}
     first = min((one.key[0] for one in found), key=lambda op: order.get(op, len(order)))
     return [one for one in found if one.key[0] == first]

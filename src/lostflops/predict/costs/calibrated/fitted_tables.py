@@ -14,7 +14,7 @@ from lostflops.predict.costs.curve import Curve
 from lostflops.predict.costs.roofline import DeviceRoofline, Reached
 
 LARGE: Final = 1_000_000
-"""From here on the bandwidth matters; what is below is mostly latency."""
+"""From this size on, in bytes, bandwidth matters; the time of smaller sizes is mostly latency."""
 
 
 def constants(found: Sequence[FittedCurve]) -> Table:
@@ -52,7 +52,7 @@ def constants(found: Sequence[FittedCurve]) -> Table:
 
 
 def errors(found: Sequence[FittedCurve]) -> Table:
-    """By decade of sizes, all groups together."""
+    """Tabulate errors by decade of sizes, all groups together."""
     decades: dict[int, list[tuple[float, int, FittedCurve]]] = {}
     for one in found:
         for size, error in one.errors.items():
@@ -73,7 +73,7 @@ def errors(found: Sequence[FittedCurve]) -> Table:
 
 
 def groups(found: Sequence[FittedCurve]) -> Table:
-    """By operation and group, below 1 MB and from there on."""
+    """Tabulate errors by operation and group, below 1 MB and from there on."""
     rows: list[tuple[Value, ...]] = []
     for one in found:
         small = [error for size, error in one.errors.items() if size < LARGE]
@@ -100,7 +100,7 @@ def groups(found: Sequence[FittedCurve]) -> Table:
 
 
 def plots(found: Sequence[FittedCurve]) -> list[Plot]:
-    """One for each operation, the one that says most first."""
+    """Return one plot for each operation, the most informative first."""
     if not found:
         return []
     first = most_telling(found)[0].key[0]
@@ -125,7 +125,7 @@ def _plot(op: str, found: Sequence[FittedCurve]) -> Plot:
 
 
 def residuals(found: Sequence[FittedCurve]) -> Plot:
-    """By how much each curve is above what was measured, over the size."""
+    """Plot by how much each curve is above the measurements, over the size."""
     return Plot(
         "residuals",
         "Error of the curves: above zero, the prediction is too long",
@@ -156,8 +156,8 @@ def tabulate_peak_rates(limits: DeviceRoofline) -> Table | None:
 
 
 def pairs(calibration: Calibration, other: Calibration) -> Iterator[tuple[Key, Curve, int, float]]:
-    """Every size that was measured here, by its median, where the other has a curve for the same operation and group;
-    a single size of a group will do."""
+    """Yield every size that was measured here, by its median, if the other has a curve for the same operation and
+    group; a single size of a group is enough."""
     for key, samples in calibration.samples.items():
         if (curve := other.curves.get(key)) is not None:
             for size, ns in samples.items():

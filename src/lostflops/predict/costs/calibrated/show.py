@@ -20,11 +20,11 @@ from lostflops.predict.costs.fit import FAR
 from lostflops.predict.costs.roofline import DeviceRoofline, roofline
 
 OUTLYING: Final = 3
-"""A sample that took so many times the median of its size is an outlier."""
+"""A sample that took more than this many times the median of its size is an outlier."""
 WIDE: Final = 0.25
-"""A size whose samples typically lie further than this from their median was measured badly."""
+"""A size whose samples are typically further than this from their median, relative, was measured badly."""
 POOR: Final = 0.1
-"""Curves that miss half of the sizes by more than this were fitted to disturbed times."""
+"""Curves that miss half of the sizes by more than this, relative, were fitted to disturbed times."""
 _MOST_NAMED: Final = 4
 _PLACES: Final = {
     "host": "inside a host",
@@ -56,7 +56,8 @@ def show(calibration: Calibration, other: Calibration | None = None) -> Result:
 
 
 def _levels(found: Sequence[FittedCurve]) -> Iterator[str]:
-    """Inside a host against across hosts, by the largest groups of the operation that says most."""
+    """Yield how bandwidth inside a host compares with that across hosts, by the largest groups of the most informative
+    operation."""
     if not found:
         return
     main = sorted(most_telling(found), key=lambda one: one.key[2:])
@@ -163,7 +164,7 @@ def _scatter(found: Sequence[FittedCurve]) -> Iterator[str]:
 
 
 def _falls(one: FittedCurve) -> bool:
-    """Whether the time of the largest size is well below that of the smallest."""
+    """Return whether the time of the largest size is well below that of the smallest."""
     return one.medians[max(one.medians)] < (1 - WIDE) * one.medians[min(one.medians)]
 
 

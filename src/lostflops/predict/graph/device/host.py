@@ -20,19 +20,21 @@ from lostflops.predict.graph.tasks import TaskKind
 from lostflops.store.intervals import Intervals
 
 LONG: Final = 20_000
-"""Time between two tasks that is one of its own."""
+"""A longer time between two tasks, in ns, is a task of its own."""
 _TURNS: Final = 0.1
-"""Threads take turns where no more of the time of one than this is the other's as well."""
+"""Threads take turns if at most this part of one thread's time overlaps with the other's."""
 PYTHON: Final = "python"
 
 
 @dataclass(frozen=True, slots=True)
 class HostTasks:
-    """In the order of lanes. `row` is the host row, -1 for what nobody recorded; `thread` the lane of the record."""
+    """Tasks of a rank's host, in the order of lanes."""
 
     lane: Codes
     row: Codes
+    """Row in the host's record, -1 for a task that was not recorded."""
     thread: Codes
+    """Lane in the record."""
     start: Ns
     stop: Ns
     kind: Codes
@@ -43,7 +45,7 @@ class HostTasks:
 
 
 def host_tasks(record: Record) -> tuple[HostTasks, Codes]:
-    """The tasks, and for each host row the row of the call it is part of: itself, or one around it."""
+    """Return the tasks, and for each host row the row of the call it is part of: itself, or one around it."""
     host = record.host
     rows, owner = _leaves(record)
     order = np.argsort(host.start[rows], kind="stable")
@@ -81,7 +83,7 @@ def _leaves(record: Record) -> tuple[Codes, Codes]:
 
 
 def _waits_for_data(record: Record, launching: Codes) -> Flags:
-    """Waits for batches in which nothing is launched: one task each, whatever ops the loader runs."""
+    """Return which rows wait for a batch while nothing is launched: each is one task, whatever ops the loader runs."""
     host = record.host
     data: Flags = (host.traits & Trait.DATA) != 0
     for row in np.flatnonzero(data).tolist():
@@ -91,7 +93,8 @@ def _waits_for_data(record: Record, launching: Codes) -> Flags:
 
 
 def _find_enclosing_spans(start: Ns, stop: Ns, whole: Flags) -> tuple[Flags, Codes]:
-    """Of spans in order of start, an outer one first: those inside a `whole` one, and which one it is."""
+    """Return which spans are inside a `whole` span, and inside which one. Spans are in order of start, an outer one
+    first."""
     if not start.size:
         return np.zeros(0, np.bool_), np.empty(0, np.int64)
     ends = np.where(whole, stop, np.iinfo(np.int64).min)
@@ -105,7 +108,8 @@ def _find_enclosing_spans(start: Ns, stop: Ns, whole: Flags) -> tuple[Flags, Cod
 
 
 def _lanes(record: Record, rows: Codes) -> Codes:
-    """0 for the training thread and those that take turns with it, others behind."""
+    """Return the lane of each row: 0 for the training thread and those that take turns with it, then one for each other
+    thread."""
     host, lanes = record.host, np.zeros(rows.size, np.int64)
     threads = [thread for thread in distinct(host.lane[rows]) if thread != record.training_lane]
     own = host.lane[rows] == record.training_lane
@@ -131,7 +135,7 @@ def _line(record: Record, rows: Codes) -> Codes:
 
 
 def _with_gaps(record: Record, made: HostTasks) -> HostTasks:
-    """Long times between tasks become tasks."""
+    """Return the tasks with long times between them as tasks of their own."""
     same = made.lane[1:] == made.lane[:-1]
     at = np.flatnonzero(same & (made.start[1:] - made.stop[:-1] > LONG))
     start, stop = made.stop[at], made.start[at + 1]
@@ -155,8 +159,8 @@ def _with_gaps(record: Record, made: HostTasks) -> HostTasks:
 
 
 def names_between(record: Record, made: HostTasks) -> Codes:
-    """Name of each task: of its own row, or of the innermost op around the middle of what nobody recorded; -1 for
-    Python."""
+    """Return the name of each task: of its own row, or of the innermost op around the middle of a task that was not
+    recorded; -1 for Python."""
     host = record.host
     name = np.where(made.row >= 0, host.name[made.row], -1)
     unnamed = np.flatnonzero(made.row < 0)

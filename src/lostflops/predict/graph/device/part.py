@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from lostflops.account.ledger.windows import LedgerWindow
 
 _WORTH_TELLING: Final = 0.02
-"""Of the steps' time."""
+"""Smallest part of the steps' time that is worth a note."""
 
 
 def device_part(record: Record, edges: LedgerWindow, names: Mapping[int, str]) -> GraphPart:
-    """`names` are those of the rank's lanes."""
+    """Build the part of a rank with a device; `names` are those of the rank's lanes."""
     made = streams(record)
     host, owner = host_tasks(record)
     syncs = with_syncs(record, made, host, owner)
@@ -65,7 +65,7 @@ def _call_times(record: Record, made: Streams, owner: Codes) -> Ns:
 
 
 def _launch_edges(made: Streams, syncs: Syncs, needed: Needs, owner: Codes) -> tuple[Codes, Codes, Ns]:
-    """From tasks that launch to places, with what each needs."""
+    """Return edges from tasks that launch to places in `Streams`: task, place, and the delay of each."""
     task = np.where(made.launch >= 0, syncs.launch[owner[made.launch]], -1)
     at = np.flatnonzero(task >= 0)
     begun = syncs.tasks.start[task[at]]
@@ -90,7 +90,8 @@ def _edges(*kinds: tuple[Codes, Codes, Ns, Flags | bool, Because]) -> Edges:
 
 
 def _lanes(made: Streams, host: HostTasks, names: Mapping[int, str]) -> tuple[TaskLane, ...]:
-    """A host's lane begins where the recording found it, and so does a stream whose first launch was not recorded."""
+    """Return the lanes. A host's lane begins where the recording found it, and so does a stream whose first launch was
+    not recorded."""
     first = np.flatnonzero(np.diff(host.lane, prepend=-1))
     threads = [TaskLane(LaneKind.HOST, names.get(int(host.thread[i]), ""), int(host.start[i])) for i in first.tolist()]
     begins = [place for place, _ in made.bounds()]
@@ -108,7 +109,7 @@ def _lanes(made: Streams, host: HostTasks, names: Mapping[int, str]) -> tuple[Ta
 
 
 def _steps(record: Record, edges: LedgerWindow) -> PartSteps:
-    """Those in which something was launched: others have no edge on the device."""
+    """Return the steps in which something was launched: others have no edge on the device."""
     told = np.isin(edges.number, record.device.step)
     number = np.array(edges.number, np.int64)[told]
     none = np.full(number.size, NONE, np.int64)
@@ -128,6 +129,7 @@ def _notes(made: Streams, still: int, wall: int) -> Iterator[RankNote]:
 
 
 def _lost_launches(made: Streams) -> int:
-    """Those before all others of their stream were launched before the recording began, and are not lost."""
+    """Count the device events without a recorded launch. Events before the first recorded launch of their stream were
+    launched before the recording began, and are not lost."""
     begun = [np.maximum.accumulate(made.launch[first:last]) >= 0 for first, last in made.bounds()]
     return int((np.concatenate(begun) & (made.launch < 0)).sum())

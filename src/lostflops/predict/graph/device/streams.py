@@ -16,40 +16,41 @@ from lostflops.account.ledger.record import COMM, KERNEL, MEMCPY, Codes, Flags, 
 
 NEVER: Final = np.iinfo(np.int64).max
 SOON: Final = 20_000
-"""What follows within this time may be the consequence: longer than hardware takes to start a queued kernel."""
+"""Work that starts within this time after an event, in ns, may be its consequence: longer than hardware takes to start
+a queued kernel."""
 _UNTYPICAL: Final = 1_500
-"""Between two kernels of a stream, where none was recorded that had been queued."""
+"""Assumed gap between two kernels of a stream, in ns, if no recorded kernel had been queued."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Streams:
-    """Device rows in the order of their streams, `row` each; all other columns are in that order.
-
-    `kind` counts memsets as copies; `called` is when it was launched, or by when at the latest where that was not
-    recorded; `before` the place before it on its stream, -1 for none; `queued` that its launch had arrived when the one
-    before it ended.
-    """
+    """Device rows in the order of their streams; all columns are in that order."""
 
     row: Codes
+    """Row in the device's record."""
     lane: Codes
     start: Ns
     stop: Ns
     kind: Codes
+    """Kind of work; memsets count as copies."""
     launch: Codes
     called: Ns
+    """When it was launched, or the latest possible time if that was not recorded."""
     before: Codes
+    """Place before it on its stream, -1 if it is the first."""
     queued: Flags
+    """Whether its launch had arrived when the place before it ended."""
     latency: Ns
-    """The usual time from launch to start of its kind."""
+    """Usual time from launch to start of its kind."""
 
     @property
     def observed_gap(self) -> Ns:
-        """From the stop of the one before, 0 for the first of a stream."""
+        """Time since the stop of the place before, 0 for the first of a stream."""
         gap: Ns = np.where(self.before >= 0, self.start - self.stop[self.before], 0)
         return gap
 
     def bounds(self) -> list[tuple[int, int]]:
-        """Where each stream begins and ends."""
+        """Return where each stream begins and ends."""
         edges = np.flatnonzero(np.diff(self.lane)) + 1
         return list(zip([0, *edges.tolist()], [*edges.tolist(), self.lane.size], strict=True))
 
@@ -95,10 +96,10 @@ def streams(record: Record) -> Streams:
 
 
 def _latencies(made: Streams) -> tuple[Ns, Ns]:
-    """The smallest and the usual time from launch to start for each kind.
+    """Return the smallest and the usual time from launch to start for each kind.
 
-    Clocks of host and device differ by some microseconds, so that it may be negative; the return of what blocks on
-    the device is then recorded as much too late. Where the queue never ran dry, the smallest is queueing, not latency.
+    Clocks of host and device differ by some microseconds, so it may be negative; the return of a call that blocks on
+    the device is then recorded too late by as much. If the queue never ran dry, the smallest is queueing, not latency.
     """
     low, usual = np.zeros(made.row.size, np.int64), np.zeros(made.row.size, np.int64)
     known = made.launch >= 0
@@ -117,8 +118,9 @@ def _latencies(made: Streams) -> tuple[Ns, Ns]:
 
 
 def _by_when(made: Streams) -> Ns:
-    """A launch that was not recorded came no later than the next one of its stream. What stands before all that have
-    one was launched before the recording began, most likely in the order in which it started."""
+    """Return by when each place was launched. A launch that was not recorded came no later than the next one of its
+    stream. Places before all recorded launches of their stream were launched before the recording began, most likely in
+    the order in which they started."""
     bound, leads = made.called.copy(), np.zeros(made.row.size, np.bool_)
     for first, last in made.bounds():
         bound[first:last] = np.minimum.accumulate(bound[first:last][::-1])[::-1]
@@ -131,25 +133,28 @@ def _by_when(made: Streams) -> Ns:
 
 
 def usual_gap(made: Streams) -> int:
-    """What a stream needs between two kernels of which the second was queued."""
+    """Return the usual time between two kernels of a stream if the second was queued, in ns."""
     close = made.queued & (made.observed_gap < SOON) & (made.observed_gap >= 0)
     return int(np.median(made.observed_gap[close])) if close.any() else _UNTYPICAL
 
 
 class Needs(NamedTuple):
-    """What each place needs: after the one before it on its stream (`gap`), after the start of the call that launched
-    it (`delay`), and `hold`, how long it then stood still though nothing that was recorded held it."""
+    """Times that each place needs before it starts, in ns."""
 
     gap: Ns
+    """After the place before it on its stream."""
     delay: Ns
+    """After the start of the call that launched it."""
     hold: Ns
+    """Further wait although nothing that was recorded held it back."""
 
 
 def needs(made: Streams, call_time: Ns, held: Flags) -> Needs:
-    """`call_time` is what is left of the launching call, `held` whether another stream held a place back.
+    """Compute the times that each place needs. `call_time` is the rest of the launching call from the launch on; `held`
+    says whether another stream held a place back.
 
-    The recorded time counts for what bound: the stream where the launch had arrived before, else the launch. A launch
-    may take as long as its call: the first of a kernel loads it, for up to seconds.
+    The recorded time counts for the cause that held the place back: its stream if the launch had arrived before, else
+    the launch. A launch may last until its call returns: the first launch of a kernel loads it, for up to seconds.
     """
     known, first = made.launch >= 0, made.before < 0
     least, observed = usual_gap(made), made.observed_gap

@@ -24,23 +24,27 @@ _ALLOCATION: Final = re.compile(r"(?:cuda|hip)(?:Malloc|HostAlloc|HostMalloc|Fre
 _EVENT: Final = re.compile(r"(?:cuda|hip)EventSynchronize|cuEventSynchronize")
 _TO_DEVICE: Final = re.compile(r"HtoD.*Pageable")
 _FULL_QUEUE: Final = 500
-"""Launches that wait on a stream before one of them can wait for room: drivers keep 1,024 at most."""
+"""Launches that wait on a stream before a launch can wait for room in its queue: drivers keep 1,024 at most."""
 _BLOCKED: Final = 50_000
 
 
 class Syncs(NamedTuple):
-    """The host's tasks with those that block, and their inputs: places in `Streams` and tasks; where `early`, the start
-    of a place counts. A task that blocks starts when its wait is over; `called` is when each was begun. `launch` is the
-    task of each host row that launches, -1 elsewhere; `full` are tasks that waited for room in a queue."""
+    """The host's tasks including those that block, and what they wait for: place `src` in `Streams` is an input of task
+    `dst`."""
 
     tasks: HostTasks
+    """A task that blocks starts when its wait is over."""
     called: Ns
+    """When each task was called, for a task that blocks the begin of its wait."""
     src: Codes
     dst: Codes
     delay: Ns
     early: Flags
+    """Whether the start of the place counts instead of its end."""
     launch: Codes
+    """Task of each host row that launches, -1 for other rows."""
     full: Flags
+    """Whether a task waited for room in a queue."""
 
 
 def with_syncs(record: Record, made: Streams, host: HostTasks, owner: Codes) -> Syncs:
@@ -70,7 +74,8 @@ class _Inputs(NamedTuple):
 def _copies(
     record: Record, made: Streams, host: HostTasks, owner: Codes
 ) -> tuple[tuple[Codes, Codes], tuple[Codes, Codes]]:
-    """Copies whose call waits for their start, and those whose call waits for their end, each with the call's task."""
+    """Return copies whose call waits for their start, and copies whose call waits for their end, each with the call's
+    task."""
     task = np.full(record.host.start.size, -1, np.int64)
     task[host.row[host.row >= 0]] = np.flatnonzero(host.row >= 0)
     blocking = np.zeros(record.host.start.size, np.bool_)
@@ -85,7 +90,8 @@ def _copies(
 
 
 def _full(made: Streams, host: HostTasks, latest: Latest, copies: Codes) -> tuple[Codes, Codes]:
-    """Launches that took long while a queue was full, and what ended when they returned."""
+    """Return launches that took long while a queue was full, as pairs of the place that ended when they returned and
+    the launch."""
     took = host.stop - host.start
     launching = host.kind == TaskKind.LAUNCH
     usual = int(np.median(took[launching])) if launching.any() else 0
@@ -105,7 +111,7 @@ def _full(made: Streams, host: HostTasks, latest: Latest, copies: Codes) -> tupl
 def _pair_named_calls(
     record: Record, made: Streams, host: HostTasks, latest: Latest, copies: Codes
 ) -> list[tuple[Codes, Codes]]:
-    """Pairs of calls that are named so."""
+    """Return pairs of a place and a call that waited for it, for calls that block by their name."""
     names = record.names
     is_all, is_event, is_allocation = (
         np.array([pattern.match(name) is not None for name in names], np.bool_)
@@ -144,7 +150,7 @@ def _pair_named_calls(
 def _split_blocking_calls(
     record: Record, host: HostTasks, inputs: _Inputs, returned: Ns, marked: tuple[Codes, Codes, Flags]
 ) -> Syncs:
-    """Calls that both launch and block become two tasks: copies launch first, a full queue blocks first."""
+    """Split calls that both launch and block into two tasks: copies launch first, a full queue blocks first."""
     copies, full, blocks = marked
     twice = np.zeros(host.row.size, np.bool_)
     twice[copies] = host.kind[copies] == TaskKind.LAUNCH

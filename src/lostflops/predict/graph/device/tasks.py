@@ -26,14 +26,17 @@ _ON_DEVICE: Final = (
 
 
 class StreamTasks(NamedTuple):
-    """Streams as tasks, behind those of the host: where something stood still for what was not recorded, that is a task
-    before it. `task` is that of each place and `entry` the one that its launch lets start; the other columns are of
-    these tasks, with `place` the place that each belongs to."""
+    """Streams as tasks, numbered after those of the host; a place that waited for something not recorded has a task for
+    that wait before it."""
 
     task: Codes
+    """Task of each place."""
     entry: Codes
+    """Task that the launch of each place lets start."""
     place: Codes
+    """Place that each task belongs to; this and the following columns have a row per task."""
     stands: Flags
+    """Whether the task is such a wait."""
     start: Ns
     stop: Ns
     gap: Ns
@@ -57,7 +60,7 @@ def laid_out(made: Streams, needed: Needs, behind: int) -> StreamTasks:
 def tasks_of(
     record: Record, made: Streams, syncs: Syncs, laid: StreamTasks, phase: Codes
 ) -> tuple[Tasks, tuple[str, ...]]:
-    """The host's lanes, then the streams."""
+    """Return the tasks, the host's lanes first and then the streams, and the words."""
     host = syncs.tasks
     own, device, row = host.row.size, record.device, made.row[laid.place]
     streams_from = int(host.lane.max()) + 1 if own else 0
@@ -112,7 +115,7 @@ def _steps_at(record: Record, times: Ns) -> Codes:
 def _words(
     record: Record, host_names: Codes, rows: Codes, stands: Flags
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], tuple[str, ...]]:
-    """Name and layer of each task, and the words that they are indices into."""
+    """Return name and layer of each task, and the words that they are indices into."""
     code = np.concatenate((host_names, np.where(stands, -2, record.device.name[rows])))
     used, name = _number_codes(code + 2)
     words = [_UNNAMED[text - 2] if text < 2 else record.names[text - 2] for text in used]
@@ -124,7 +127,7 @@ def _words(
 
 
 def _number_codes(codes: Codes) -> tuple[list[int], Codes]:
-    """The codes that occur, none of them negative, and the place of each among them."""
+    """Return the distinct codes and the place of each code among them; no code may be negative."""
     used = distinct(codes)
     place = np.zeros(used[-1] + 1 if used else 0, np.int64)
     place[used] = np.arange(len(used))

@@ -17,24 +17,25 @@ from lostflops.account.ledger.record import COMM, KERNEL, Codes, Flags, Ns, Reco
 from lostflops.predict.graph.device.streams import SOON, Streams, usual_gap
 
 _ROUNDED: Final = 1_000
-"""Old traces count whole microseconds."""
+"""Error of recorded times, in ns: old traces count whole microseconds."""
 _COLLECTIVE: Final = 400_000
-"""Kernels of NCCL are recorded to start that long after what they wait for: on V100 121 to 157 us, on H100 79 us in one
-run and 340 us in another."""
+"""Longest time, in ns, from what an NCCL kernel waits for to its recorded start: it was 121 to 157 us on V100, and on
+H100 79 us in one run and 340 us in another."""
 
 
 class DeviceWaits(NamedTuple):
-    """Places in `Streams`: `dst` waited for `src`, and then needed `delay`. `held` are those that nothing held longer
-    than another stream."""
+    """Waits of one stream for another, as places in `Streams`: `dst` waited for `src`."""
 
     src: Codes
     dst: Codes
     delay: Ns
+    """Time that `dst` needed after `src`, in ns."""
     held: Flags
+    """Whether nothing held a place back longer than another stream did."""
 
 
 def waits(record: Record, made: Streams, phase: Codes) -> DeviceWaits:
-    """`phase` is that of the launch of each place."""
+    """Find which places waited for which; `phase` is the phase in which each place was launched."""
     latest = Latest(made)
     callers = _callers(record, made)
     source = _find_exposed_waits(made, latest, callers)
@@ -52,7 +53,7 @@ def waits(record: Record, made: Streams, phase: Codes) -> DeviceWaits:
 
 
 class Latest:
-    """What was launched last on each stream before an instant, and had ended by another."""
+    """Lookup of what was launched last on each stream before one instant and had ended by another."""
 
     def __init__(self, made: Streams) -> None:
         self._made = made
@@ -63,21 +64,21 @@ class Latest:
         self.lanes = [int(made.lane[first]) for first, _ in made.bounds()]
 
     def on(self, stream: int, called: Ns, ended: Ns) -> Codes:
-        """Place of the last one on a stream that was launched before `called` and ended by `ended`, -1 for none."""
+        """Return the last place on a stream that was launched before `called` and ended by `ended`, or -1."""
         first, launches, stops = self._streams[stream]
         place = np.minimum(np.searchsorted(launches, called), np.searchsorted(stops, ended, side="right")) - 1
         return np.where(place >= 0, place + first, -1)
 
     def find_launched(self, stream: int, called: Ns) -> Codes:
-        """Place of the last one on a stream that was launched before `called`, -1 for none."""
+        """Return the last place on a stream that was launched before `called`, or -1."""
         first, launches, _ = self._streams[stream]
         place = np.searchsorted(launches, called) - 1
         return np.where(place >= 0, place + first, -1)
 
 
 def _find_exposed_waits(made: Streams, latest: Latest, callers: tuple[Codes, Codes]) -> Codes:
-    """For each place what held it on another stream, -1 for nothing: not where it followed its own stream as closely as
-    always, though something else ended in between."""
+    """Return for each place what held it back on another stream, -1 for nothing. A place that followed its own stream
+    as closely as usual was not held back, even if something else ended in between."""
     free = np.where(made.before >= 0, made.stop[made.before], np.iinfo(np.int64).min)
     prompt = (made.launch >= 0) & (made.start - made.called <= made.latency + SOON // 2)
     own = made.queued & (made.start - free <= 2 * usual_gap(made))
@@ -110,7 +111,8 @@ def _find_hidden_waits(record: Record, made: Streams, latest: Latest, phase: Cod
 
 
 def _callers(record: Record, made: Streams) -> tuple[Codes, Codes]:
-    """Each collective and what its thread had launched last before it that was none, where that ended in time."""
+    """Return pairs of work and a collective: the last other work that the collective's thread launched before it, if
+    that is on another stream and ended in time."""
     thread = np.where(made.launch >= 0, record.host.lane[made.launch], -1)
     order = np.lexsort((made.called, thread))
     order = order[thread[order] >= 0]
@@ -124,7 +126,7 @@ def _callers(record: Record, made: Streams) -> tuple[Codes, Codes]:
 
 
 def _after_calls(record: Record, made: Streams, calls: Codes) -> Codes:
-    """Kernels that are the next their thread launches after it told a stream to wait."""
+    """Return the work, other than collectives, that a thread launches next after it made a stream wait."""
     host, found = record.host, [np.empty(0, np.int64)]
     thread = np.where(made.launch >= 0, host.lane[made.launch], -1)
     for lane in distinct(host.lane[calls]):
@@ -138,7 +140,7 @@ def _after_calls(record: Record, made: Streams, calls: Codes) -> Codes:
 
 
 def _after_backward(made: Streams, phase: Codes) -> Codes:
-    """The first that is no collective after each backward pass."""
+    """Return the first work after each backward pass that is not a collective."""
     known = np.flatnonzero((made.launch >= 0) & (made.kind != COMM))
     order = known[np.argsort(made.called[known], kind="stable")]
     ends = np.flatnonzero((phase[order][:-1] == BACKWARD) & (phase[order][1:] != BACKWARD)) + 1

@@ -33,7 +33,7 @@ _RECEIVED: Final = ((FORWARD, LANES.index("forward-recv")), (BACKWARD, LANES.ind
 _DATA_PARALLEL: Final = ("params-", "grads-")
 _OTHER_CLASS: Final = CLASSES.index("other")
 _RESOLUTION: Final = 100_000
-"""An op that starts with the end of another was recorded up to so much before it."""
+"""An op that starts when another ends may be recorded up to this much before that end, in ns."""
 
 
 def op_part(run: Run, record: Record, edges: LedgerWindow) -> GraphPart:
@@ -94,7 +94,7 @@ class _Builder:
         return GraphPart(self.record.rank, *own, meets=self._transfers())
 
     def _inputs(self) -> tuple[Ns, Ns]:
-        """What each op waits for beside the one before it on its lane."""
+        """Return what each op waits for besides the one before it on its lane."""
         computes, gathers = np.flatnonzero(self.lane == _COMPUTE), np.flatnonzero(self.lane == _DP)
         others = np.flatnonzero(self.lane != _COMPUTE)
         found = [
@@ -106,7 +106,8 @@ class _Builder:
         return src, dst
 
     def _latest(self, before: Ns, waiting: Ns) -> tuple[Ns, Ns]:
-        """Of some ops the last that had stopped when each of others started, of one lane."""
+        """Pair each waiting op with the last op in `before`, which are on one lane, that had stopped when it
+        started."""
         if not before.size:
             return before, before
         at = np.searchsorted(np.maximum.accumulate(self.stop[before]), self.start[waiting] + _RESOLUTION, "right") - 1
@@ -114,17 +115,19 @@ class _Builder:
         return before[at[known]], waiting[known]
 
     def _pair_receives(self, phase: int, lane: int) -> tuple[Ns, Ns]:
-        """Each pass waits for its own transfer: the first of a step for the first, where all of them receive."""
+        """Pair each pass with its own transfer, the first of a step with the first, if all passes receive; else with
+        the latest."""
         rows, transfers = np.flatnonzero(self.phase == phase), np.flatnonzero(self.lane == lane)
         return (transfers, rows) if self._each(rows, transfers) else self._latest(transfers, rows)
 
     def _each(self, rows: Ns, transfers: Ns) -> bool:
-        """Whether every pass has its transfer, in every step."""
+        """Return whether every pass has its transfer, in every step."""
         return np.array_equal(np.sort(self.step[rows]), np.sort(self.step[transfers]))
 
     def _transfers(self) -> dict[int, Hashable]:
-        """The n-th that one rank sends another in a step is the n-th that the other receives, where each pass has its
-        own. Their ends are recorded up to a millisecond apart, more than many take, so that times do not tell."""
+        """Return meeting keys of transfers if each pass has its own: the n-th that one rank sends another in a step is
+        the n-th that the other receives. Their ends are recorded up to a millisecond apart, longer than many transfers
+        take, so they cannot be matched by time."""
         told = self.run.sql(f"select event, peer from collectives where rank = {self.record.rank} and peer is not null")
         peers = dict(told.fetchall())
         found: dict[int, Hashable] = {}
@@ -144,7 +147,7 @@ class _Builder:
         return found
 
     def _delays(self, src: Ns, dst: Ns) -> tuple[Ns, Flags]:
-        """How long each op was held back after all that it waited for, and which waited for nothing."""
+        """Return how long each op was held back after all that it waited for, and which ops waited for nothing."""
         never = np.iinfo(np.int64).min
         ready = np.full(self.lane.size, never, np.int64)
         follows = np.flatnonzero(self.lane[1:] == self.lane[:-1]) + 1
@@ -155,7 +158,8 @@ class _Builder:
 
 
 def device_steps(edges: LedgerWindow) -> PartSteps:
-    """Told by what runs in them; those between which others were not recorded end for themselves."""
+    """Return steps that are defined by the work in them. A step ends with its own work if the next step was not
+    recorded."""
     number = np.array(edges.number, np.int64)
     none = np.full(number.size, NONE, np.int64)
     joined = np.zeros(number.size, np.bool_)
@@ -164,7 +168,7 @@ def device_steps(edges: LedgerWindow) -> PartSteps:
 
 
 def _places(run: Run, rank: int, start: Ns, phase: Codes) -> tuple[Codes, Codes]:
-    """Stage and chunk of each pass, NONE of anything else."""
+    """Return stage and chunk of each pass, NONE for anything else."""
     stage, chunk = np.full(start.size, NONE, np.int64), np.full(start.size, NONE, np.int64)
     told = run.columns(
         "select start, coalesce(stage, -1) as stage, coalesce(chunk, 0) as chunk from passes "

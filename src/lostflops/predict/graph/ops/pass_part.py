@@ -49,7 +49,8 @@ Rows = dict[str, npt.NDArray[Any]]
 
 
 def pass_part(run: Run, record: Record, edges: LedgerWindow) -> GraphPart:
-    """Raises `UsageError` where nobody told which microbatch a pass is of."""
+    """Build the part of a rank from its passes. Raise `UsageError` if the microbatch of a pass is not recorded, or if
+    there are more ranks than stages."""
     rows = _rows(run, record.rank, edges)
     count = rows["what"].size
     steps = PartSteps(
@@ -97,7 +98,7 @@ _UNRECORDED: Final = (
 
 
 def layers(stage: Codes, chunk: Codes) -> tuple[tuple[str, ...], Codes]:
-    """Names of the parts of the model that a rank holds, and which one each of its passes runs through.
+    """Return the names of the parts of the model that a rank holds, and which part each of its passes runs through.
 
     >>> layers(np.array([2, 2, -1]), np.array([0, 1, -1]))
     (('stage 2 chunk 0', 'stage 2 chunk 1'), array([ 0,  1, -1]))
@@ -110,7 +111,7 @@ def layers(stage: Codes, chunk: Codes) -> tuple[tuple[str, ...], Codes]:
 
 
 def _rows(run: Run, rank: int, edges: LedgerWindow) -> Rows:
-    """Tasks of the rank in the order of lanes, as columns."""
+    """Return the tasks of the rank in the order of lanes, as columns."""
     told = {name: np.asarray(column) for name, column in run.columns(_PASSES.format(rank=rank)).items()}
     told = {name: column[np.isin(told["step"], edges.number)] for name, column in told.items()}
     if not told["step"].size or (told["microbatch"] < 0).any() or len(run.ranks) > told["stages"].max():
@@ -140,7 +141,8 @@ def _rows(run: Run, rank: int, edges: LedgerWindow) -> Rows:
 
 
 def _make_pass_rows(told: Rows, rows: Flags, lane: int, what: int, names: tuple[str, str, str]) -> Rows:
-    """Tasks of some passes; `names` are the columns that say when each starts, stops and whose pass it is for."""
+    """Return the tasks of some passes; `names` are the columns with the start, the stop, and the place of the pass that
+    a task is for."""
     start, stop, meets = (told[name][rows] for name in names)
     kept = {name: told[name][rows] for name in ("step", "microbatch", "backward", "stage", "chunk", "place")}
     lanes = np.full(start.size, lane)
@@ -148,14 +150,14 @@ def _make_pass_rows(told: Rows, rows: Flags, lane: int, what: int, names: tuple[
 
 
 def _edge(number: Ns, what: int, start: Ns, stop: Ns, place: npt.NDArray[np.float64]) -> Rows:
-    """Tasks at the begin of each step."""
+    """Return one task at the beginning of each step."""
     none, zero = np.full(number.size, NONE), np.zeros(number.size, np.int64)
     known = {"step": number, "start": start, "stop": stop, "place": place, "what": zero + what, "lane": zero}
     return known | dict.fromkeys(("microbatch", "backward", "stage", "chunk", "meets"), none)
 
 
 def _gaps(rows: Rows) -> Ns:
-    """How long a pass that receives nothing began after the one before it."""
+    """Return how long after the one before a pass began if it receives nothing, 0 for other tasks."""
     gap = np.zeros(rows["what"].size, np.int64)
     both = (rows["lane"][1:] == 0) & (rows["lane"][:-1] == 0) & np.isin(rows["what"][1:], (_PASS, _PASS + 1))
     plain = np.flatnonzero(both & (_KINDS[rows["what"][:-1]] != TaskKind.COMM))
@@ -164,7 +166,7 @@ def _gaps(rows: Rows) -> Ns:
 
 
 def _make_send_edges(rows: Rows) -> Edges:
-    """From each pass to what sends its result."""
+    """Return edges from each pass to the task that sends its result."""
     passes, sends = np.flatnonzero(np.isin(rows["what"], (_PASS, _PASS + 1))), np.flatnonzero(rows["what"] >= _SEND)
     by_place = np.searchsorted(rows["place"][passes], rows["place"][sends], "right")
     src = passes[by_place]

@@ -27,26 +27,29 @@ _TRANSFERS: Final = ("send", "recv")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostCalls:
-    """In the order of recording. `lane` is an index into `lanes`, their names; `asked` the host row of the op
-    that asked for each, NONE where none was recorded. `transfer` says that it is one end of a send, and `noticed` when
-    the thread knew that it was over."""
+    """Collectives and transfers that threads of a host ran, in the order of their recorded start."""
 
     event: Codes
     start: Ns
     stop: Ns
     noticed: Ns
+    """When the thread knew that the call was over."""
     lane: Codes
+    """Index into `lanes`."""
     asked: Codes
+    """Host row of the op that asked for the call, NONE if it was not recorded."""
     op: npt.NDArray[np.object_]
     group: npt.NDArray[np.object_]
     transfer: Flags
+    """Whether the call is one end of a send."""
     lanes: tuple[str, ...]
+    """Names of the lanes."""
 
     def __len__(self) -> int:
         return int(self.event.size)
 
     def before(self) -> Codes:
-        """The call before each on its lane, NONE for the first."""
+        """Return the call before each on its lane, NONE for the first."""
         order = np.lexsort((np.arange(len(self)), self.lane))
         found = np.full(len(self), NONE, np.int64)
         same = self.lane[order][1:] == self.lane[order][:-1]
@@ -90,7 +93,7 @@ def _texts(values: list[str]) -> npt.NDArray[np.object_]:
 
 
 def _find_issuing_ops(record: Record, start: Ns, op: npt.NDArray[np.object_]) -> Codes:
-    """Sends, receives and all others are each worked off in order."""
+    """Return the op that asked for each call: sends, receives and all others are each processed in order."""
     found = np.full(start.size, NONE, np.int64)
     rows = _asking(record)
     kind = np.array([_kind(record.names[code]) for code in record.host.name[rows].tolist()], np.object_)
@@ -102,7 +105,7 @@ def _find_issuing_ops(record: Record, start: Ns, op: npt.NDArray[np.object_]) ->
 
 
 def _asking(record: Record) -> Codes:
-    """Ops of the training thread that ask for communication, in order."""
+    """Return the ops of the training thread that ask for communication, in order."""
     host = record.host
     rows = host.having(Trait.COMM, [record.training_lane])
     asks = np.array([name.startswith("c10d::") for name in record.names], np.bool_)
@@ -112,7 +115,8 @@ def _asking(record: Record) -> Codes:
 
 
 def _kind(name: str) -> str:
-    """
+    """Return `send` or `recv` for a transfer, and an empty string for any other operation.
+
     >>> [_kind(name) for name in ("c10d::recv_", "recv", "c10d::recv_any_source_", "c10d::send", "c10d::allreduce_")]
     ['recv', 'recv', 'recv', 'send', '']
     """
@@ -120,7 +124,8 @@ def _kind(name: str) -> str:
 
 
 def _pair_from_end(start: Ns, asked: Ns, rows: Codes) -> Codes:
-    """From the end: what was asked for last started last, and what was asked for before the recording has no partner.
+    """Pair calls with the ops that asked for them, from the end: the call that was asked for last started last, and a
+    call that was asked for before the recording has no partner.
 
     >>> _pair_from_end(np.array([5, 21, 30]), np.array([9, 10, 12]), np.array([1, 2])).tolist()
     [-1, 1, 2]

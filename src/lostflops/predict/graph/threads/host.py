@@ -25,19 +25,20 @@ _KIND: Final = np.array([TaskKind.KERNEL, TaskKind.DATA, TaskKind.HOST, TaskKind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stretches:
-    """`row` is the host's, of the outermost event that a stretch is a part of, NONE for Python."""
+    """Stretches of the training thread, each with a single activity."""
 
     start: Ns
     stop: Ns
     kind: Codes
     line: Codes
     row: Codes
+    """Host row of the outermost event that a stretch is a part of, NONE for Python."""
     kernel_class: Codes
 
 
 @dataclass(frozen=True, slots=True)
 class HostSpans:
-    """What the thread did when, one set for each sort, and the outermost events that computed, loaded or asked."""
+    """When the training thread did what, one set of intervals for each activity."""
 
     compute: Intervals
     data: Intervals
@@ -46,7 +47,7 @@ class HostSpans:
 
 
 def spans(record: Record) -> HostSpans:
-    """As the ledger tells them apart."""
+    """Return the activities of the training thread, separated as in the ledger."""
     host, lanes = record.host, [record.training_lane]
     data, ops, compiling, comm = (
         host.spans(trait, lanes) for trait in (Trait.DATA, Trait.OP, Trait.COMPILE, Trait.COMM)
@@ -55,7 +56,8 @@ def spans(record: Record) -> HostSpans:
 
 
 def computing(record: Record) -> Intervals:
-    """When ops compute; a function of the program does so only while no communication runs: else it waits for it."""
+    """Return when ops compute. A function of the program computes only while no communication runs: otherwise it waits
+    for it."""
     host, comm = record.host, Intervals.of(record.gloo.start, record.gloo.stop)
     rows = host.computing(record.training_lane)
     functions = (host.traits[rows] & Trait.FUNCTION) != 0
@@ -64,7 +66,7 @@ def computing(record: Record) -> Intervals:
 
 
 def stretches(record: Record, did: HostSpans, first: int, last: int, cuts: Ns) -> Stretches:
-    """From `first` to `last`, cut also at these times."""
+    """Return the stretches from `first` to `last`, also cut at the times in `cuts`."""
     host = record.host
     rows = _outermost(record, did)
     edges = (host.start[rows], host.stop[rows], cuts)
@@ -84,7 +86,7 @@ def stretches(record: Record, did: HostSpans, first: int, last: int, cuts: Ns) -
 
 
 def _outermost(record: Record, did: HostSpans) -> Codes:
-    """Events that name what they hold: ops that compute, of several the outermost; those that ask for communication;
+    """Return the events that name the time in them: the outermost of ops that compute, ops that ask for communication,
     and calls of the loader."""
     host, lanes = record.host, [record.training_lane]
     ops = host.computing(record.training_lane)
@@ -95,7 +97,7 @@ def _outermost(record: Record, did: HostSpans) -> Codes:
 
 
 def _find_stretch_starts(sort: Codes, row: Codes, cut: Flags) -> Codes:
-    """Where stretches begin that are another thing than the one before, or are cut from it."""
+    """Return where stretches begin that differ from the one before, or are cut from it."""
     other = np.concatenate(([True], (sort[1:] != sort[:-1]) | (row[1:] != row[:-1])))
     return np.flatnonzero(other | cut)
 

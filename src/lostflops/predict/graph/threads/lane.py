@@ -18,25 +18,30 @@ if TYPE_CHECKING:
     from lostflops.account.ledger.windows import LedgerWindow
 
 _SYNC, _STOP, _START, _STRETCH = range(4)
-"""Order of what stands at the same instant: who waited goes on, a step ends, the next begins, then what is in it."""
+"""Order of tasks at the same instant: a wait ends, a step ends, the next step begins, then the work in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostLane:
-    """`start` and `stop` are as recorded, those of a wait both when it was over; `place` is the stretch of each task,
-    NONE for marks and waits; `first` and `last` are the marks of steps; `waits` are pairs of a task and a call."""
+    """Tasks of the training thread, in order."""
 
     start: Ns
+    """As recorded; for a wait, when it was over."""
     stop: Ns
+    """As recorded; for a wait, when it was over."""
     kind: Codes
     place: Codes
+    """Stretch of each task, NONE for marks and waits."""
     tiles: Stretches
     first: Codes
+    """Marks that begin steps."""
     last: Codes
+    """Marks that end steps."""
     waits: tuple[Codes, Codes]
+    """Pairs of a task and a call that it waits for."""
 
     def at(self, times: Ns) -> Codes:
-        """The last task that had begun."""
+        """Return the last task that had begun at each time."""
         found: Codes = np.maximum(np.searchsorted(self.start, times, "right") - 1, 0)
         return found
 
@@ -44,7 +49,7 @@ class HostLane:
 def host_lane(
     record: Record, did: HostSpans, edges: LedgerWindow, held: tuple[list[Wait], Batches], seen: tuple[int, int]
 ) -> HostLane:
-    """From the first to the last time that was `seen`; calls and batches hold it up."""
+    """Build the lane from the first to the last time in `seen`; the calls and batches in `held` hold it up."""
     waited, loaded = held
     opens, closes = (np.array(times, np.int64) for times in ([w.start for w in waited], [w.stop for w in waited]))
     real = closes > opens

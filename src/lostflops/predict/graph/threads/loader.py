@@ -18,34 +18,38 @@ from lostflops.account.ledger.record import Codes, Flags, Ns, Record
 
 WORKERS: Final = "_MultiProcessingDataLoaderIter"
 AHEAD: Final = 2
-"""Batches that workers make ahead at the least: PyTorch's `prefetch_factor` for each of them."""
+"""Fewest batches that workers make ahead: PyTorch's `prefetch_factor` for each worker."""
 _WAITED: Final = 3
-"""A wait takes so many times what the quickest one did, which found its batch ready."""
+"""A batch was waited for if it took more than this many times as long as the quickest one, which was ready."""
 _SHORTEST_WAIT: Final = 1_000_000
 _READY: Final = 0.03
-"""Of that time that taking a batch which is there costs at most."""
+"""Longest time that taking a ready batch costs, as a part of the time from one batch to the next."""
 _LEAST_OF_STEP: Final = 0.1
-"""And so much of the time from one batch to the next: taking a batch that is there may take milliseconds where cores
-are shared."""
+"""A wait is also longer than this part of the time from one batch to the next: taking a ready batch may cost
+milliseconds where cores are shared."""
 
 
 @dataclass(frozen=True, slots=True)
 class Batches:
-    """One row a batch. The training thread asks at `asked` and takes it from `taken` to `got`; workers make it from
-    `start` to `stop`."""
+    """Batches that workers of a loader made, one row each."""
 
     asked: Ns
+    """When the training thread asked for it."""
     taken: Ns
+    """When the training thread began to take it."""
     got: Ns
+    """When the training thread had it."""
     start: Ns
+    """When workers began to make it."""
     stop: Ns
+    """When workers had made it."""
 
     def __len__(self) -> int:
         return int(self.asked.size)
 
 
 def batches(record: Record, first: int) -> Batches:
-    """Those that were asked for after `first`; none where workers never were waited for."""
+    """Return the batches that were asked for from `first` on; no batches if workers were not waited for."""
     host = record.host
     rows = host.having(Trait.DATA, [record.training_lane])
     named = np.array([WORKERS in name for name in record.names], np.bool_)
@@ -67,8 +71,8 @@ def batches(record: Record, first: int) -> Batches:
 
 
 def _usual(got: Ns, waited: Flags) -> int | None:
-    """From the first batch that was waited for to the last, for each one; workers that began together also end so, and
-    who waited for the first of them finds the others ready.
+    """Return the time per batch, from the first batch that was waited for to the last; None if fewer than two were.
+    Workers that began together also end together, so after a wait for the first of them the others are ready.
 
     >>> _usual(np.array([5, 100, 110, 300]), np.array([False, True, False, True]))
     100
@@ -78,8 +82,8 @@ def _usual(got: Ns, waited: Flags) -> int | None:
 
 
 def _estimate_worker_times(taken: Ns, got: Ns, waited: Flags, known: tuple[int, int]) -> tuple[Codes, Codes]:
-    """When workers began and ended each, one after the other, and not more than AHEAD of what was taken. What they take
-    usually is `known`, and when the recording began: they may have begun with the first batch before."""
+    """Return when workers began and ended each batch, one after the other, and at most AHEAD of what was taken. `known`
+    is the usual time of a batch and when the recording began: workers may have begun the first batch before that."""
     start, stop = np.empty_like(taken), np.empty_like(taken)
     usual, first = known
     free = max(int(taken[0]) - usual, first)

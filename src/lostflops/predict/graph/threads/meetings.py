@@ -19,9 +19,9 @@ Key = tuple[int, int]
 
 
 def ends_in_order(sends: Sequence[Key], receives: Sequence[Key], known: Mapping[Key, Any]) -> list[tuple[Key, Key]]:
-    """Pairs of what one rank sends another and what that one receives, both in order. Recorded times may contradict it:
-    a receive that ends before its send was recorded to start. `known` are meetings that were matched by time: they say
-    by how many one side's recording began later.
+    """Pair what one rank sends another with what that one receives, both in order. Recorded times may contradict the
+    order: a receive may end before its send was recorded to start. `known` are meetings that were matched by time: they
+    show by how many calls one side's recording began later.
 
     >>> ends_in_order([(0, 5), (0, 6)], [(1, 8), (1, 9)], {})
     [((0, 5), (1, 8)), ((0, 6), (1, 9))]
@@ -38,7 +38,7 @@ def ends_in_order(sends: Sequence[Key], receives: Sequence[Key], known: Mapping[
 
 
 def on_one_clock(graph: TaskGraph, tasks: Tasks, count: int, tied: Collection[int]) -> Flags:
-    """Meetings all of whose members that were recorded are ranks with clocks that are tied to each other."""
+    """Return which meetings have all their recorded members on ranks with clocks that are tied to each other."""
     rows = np.flatnonzero(tasks.meeting >= 0)
     loose = ~np.isin(graph.lanes.rank[tasks.lane[rows]], list(tied))
     found: Flags = np.bincount(tasks.meeting[rows], loose, minlength=count) == 0
@@ -48,8 +48,9 @@ def on_one_clock(graph: TaskGraph, tasks: Tasks, count: int, tied: Collection[in
 def retime_meetings(
     graph: TaskGraph, tasks: Tasks, meetings: TaskMeetings, told: Flags, late: Index
 ) -> tuple[Tasks, TaskMeetings]:
-    """With transfers that last until the first member has left, and with what each member took longer, for meetings of
-    threads that are `told`. When those that were found done `late` left is not known, unless nobody else tells."""
+    """Return tasks and meetings with transfers that last until the first member has left, and with the extra time of
+    each member, for meetings of threads in `told`. Members in `late` were found done late, so they count only if no
+    other member shows when a meeting was over."""
     own = np.flatnonzero((tasks.meeting >= 0) & (graph.lanes.kind[tasks.lane] == LaneKind.COMM_THREAD))
     own = own[told[tasks.meeting[own]]]
     at, stop = tasks.meeting[own], graph.measured.stop[own]

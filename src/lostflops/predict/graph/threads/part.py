@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _PYTHON, _STEP, _WAIT, _LOAD = "python", "step", "wait", "load"
 _LINES: Final = ("idle.python", "comm.wait", "comm.transfer", "idle.data")
-"""Of marks, waits, calls and batches."""
+"""Ledger lines of marks, waits, calls and batches."""
 
 
 def thread_part(run: Run, record: Record, edges: LedgerWindow) -> GraphPart:
@@ -50,7 +50,8 @@ def thread_part(run: Run, record: Record, edges: LedgerWindow) -> GraphPart:
 
 
 def _list_op_starts(record: Record) -> tuple[Ns, Ns]:
-    """When ops and annotations of the training thread began: all, and those that are not of communication."""
+    """Return when ops and annotations of the training thread began: all of them, and those that are not
+    communication."""
     host = record.host
     rows = host.having(Trait.OP | Trait.ANNOTATION, [record.training_lane])
     others = rows[(host.traits[rows] & Trait.COMM) == 0]
@@ -59,11 +60,13 @@ def _list_op_starts(record: Record) -> tuple[Ns, Ns]:
 
 @dataclass(frozen=True, slots=True)
 class _Beside:
-    """What ran beside the training thread: calls, when each was asked for, those found done late, and batches."""
+    """Calls and batches that ran beside the training thread."""
 
     calls: HostCalls
     asked: Ns
+    """When each call was asked for."""
     late: Codes
+    """Calls that were found done late."""
     batches: Batches
 
     @property
@@ -72,7 +75,8 @@ class _Beside:
         return np.lexsort((np.arange(len(self.calls)), self.calls.lane))
 
     def lag(self) -> Ns:
-        """From asking to starting, where a worker was free: what a call stood in the queue is left to the replay."""
+        """Return the time from asking to starting if a worker was free, in ns: the replay computes how long a call is
+        queued."""
         made, before = self.calls, self.calls.before()
         lag = made.start - self.asked
         free = (before == NONE) | made.transfer | (made.stop[before] <= self.asked)
@@ -106,8 +110,8 @@ def _part(record: Record, edges: LedgerWindow, host: HostLane, beside: _Beside) 
 
 
 def _edges(host: HostLane, beside: _Beside, row: Codes) -> Edges:
-    """From asking to each call, from each call to what waits for it, from each batch to who takes it, and from who has
-    taken one to the batch that there is room for then."""
+    """Return edges from the op that asks to each call, from each call to what waits for it, from each batch to the task
+    that takes it, and from that task to the batch that there is room for then."""
     asked, loaded = beside.asked, beside.batches
     source = host.at(asked)
     within = host.stop[source] > asked
@@ -132,13 +136,13 @@ def _edges(host: HostLane, beside: _Beside, row: Codes) -> Edges:
 
 
 def _make_finish_edges(src: Codes, dst: Codes, because: Because) -> Edges:
-    """One is done before the other starts."""
+    """Return edges by which `src` is done before `dst` starts."""
     kind, never = np.full(src.size, because, np.int8), np.zeros(src.size, np.bool_)
     return Edges(src.astype(np.int32), dst.astype(np.int32), np.zeros(src.size, np.int64), never, kind)
 
 
 def _tasks(record: Record, edges: LedgerWindow, host: HostLane, beside: _Beside) -> tuple[Tasks, tuple[str, ...]]:
-    """Those of the training thread, then calls in the order of their lanes, then batches."""
+    """Return the tasks of the training thread, then calls in the order of their lanes, then batches; and the words."""
     made, loaded, order = beside.calls, beside.batches, beside.order
     timed, sizes = host.place >= 0, (host.start.size, order.size, len(loaded))
     place, call, load = host.place[timed], slice(sizes[0], sizes[0] + sizes[1]), slice(sum(sizes[:2]), sum(sizes))
@@ -148,7 +152,7 @@ def _tasks(record: Record, edges: LedgerWindow, host: HostLane, beside: _Beside)
     named = len(record.names) + len(record.modules)
 
     def column(stretch: Codes, *others: Codes | int) -> Codes:
-        """One for each task: of stretches, marks, waits, calls and batches."""
+        """Return one value for each task, given those of stretches, marks, waits, calls and batches."""
         found = np.zeros(sum(sizes), np.int64)
         found[: sizes[0]][timed] = stretch
         found[: sizes[0]][host.kind == TaskKind.MARK], found[: sizes[0]][host.kind == TaskKind.SYNC] = others[:2]
@@ -177,7 +181,7 @@ def _tasks(record: Record, edges: LedgerWindow, host: HostLane, beside: _Beside)
 
 
 def _of(column: Codes, row: Codes, other: int) -> Codes:
-    """Of each row, and another where there is none."""
+    """Return the value of each row, and `other` for a negative row."""
     return np.where(row >= 0, column[row], other) if column.size else np.full(row.size, other, np.int64)
 
 
@@ -195,7 +199,7 @@ def _phases(record: Record, times: Ns) -> Codes:
 
 
 def _layers(record: Record, times: Ns) -> Codes:
-    """Index into the words, which hold modules after names."""
+    """Return indices into the words, which hold modules after names; NONE without a module."""
     if not any(record.modules):
         return np.full(times.size, NONE, np.int64)
     edges, codes = module_stretches(record)

@@ -22,17 +22,17 @@ from lostflops.store.intervals import Intervals
 LATE_USE: Final = ("all_reduce", "reduce_scatter")
 """Operations whose result is used when the step ends, not when they do."""
 PAUSE: Final = 100_000
-"""Shorter stretches without compute are what comes between two ops."""
+"""Shorter stretches without compute, in ns, are pauses between two ops."""
 LONG_WAIT: Final = 1_000_000
-"""Stretches as long as this are waits, and no pauses."""
+"""Stretches at least this long, in ns, are waits and not pauses."""
 REACTION: Final = 1_000_000
-"""Who waited goes on within this time."""
+"""A thread that waited continues within this time, in ns."""
 SLOW_REACTION: Final = 0.1
-"""Or within this part of what it waited: where cores are busy, a thread gets one some milliseconds later."""
+"""Or within this part of the time it waited: where cores are busy, a thread gets one some milliseconds later."""
 
 
 class Wait(NamedTuple):
-    """From `start` to `stop` the thread waits for these calls; the two are equal where they had ended before."""
+    """A wait of the thread for some calls; `start` and `stop` are equal if the calls had ended before."""
 
     start: int
     stop: int
@@ -41,18 +41,20 @@ class Wait(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Thread:
-    """What the training thread did: when it got on by itself, when ops began, all of them and those that are not of
-    communication, and its steps."""
+    """Recorded activity of the training thread."""
 
     busy: Intervals
+    """When it made progress by itself."""
     ops: Ns
+    """When ops began."""
     others: Ns
+    """When ops began that are not communication."""
     step_start: Ns
     step_stop: Ns
 
 
 def waits(calls: HostCalls, handed: Ns, thread: Thread) -> list[Wait]:
-    """In order of time. `handed` is when the op that asked for each call returned."""
+    """Return all waits in order of time. `handed` is when the op that asked for each call returned."""
     found = list(_find_waits(calls, handed, thread))
     awaited = {call for wait in found for call in wait.calls}
     hidden = np.array([call for call in range(len(calls)) if call not in awaited], np.int64)
@@ -60,7 +62,8 @@ def waits(calls: HostCalls, handed: Ns, thread: Thread) -> list[Wait]:
 
 
 def found_late(calls: HostCalls, handed: Ns, thread: Thread, waited: list[Wait]) -> Ns:
-    """Sends and receives that may have ended before: the thread did other things, and hardly waited for them."""
+    """Return sends and receives that may have ended earlier: the thread did other things, and hardly waited for
+    them."""
     took = np.zeros(len(calls), np.int64)
     for wait in waited:
         took[list(wait.calls)] = wait.stop - wait.start
@@ -70,8 +73,9 @@ def found_late(calls: HostCalls, handed: Ns, thread: Thread, waited: list[Wait])
 
 
 def as_noticed(calls: HostCalls, thread: Thread) -> HostCalls:
-    """A worker tells that a reduction is done, and only then records its end: by that time the thread may have gone on.
-    Such calls end with the wait, also where the thread has begun to wait for another by then."""
+    """Return the calls with ends that match the thread's waits. A worker reports that a reduction is done, and only
+    then records its end: by that time the thread may have gone on. Such calls end with the wait, even if the thread has
+    begun to wait for another call by then."""
     exposed = Intervals.of(calls.start, calls.stop) - thread.busy
     waits = exposed.stop - exposed.start >= LONG_WAIT
     start, stop = exposed.start[waits], exposed.stop[waits]
@@ -86,7 +90,8 @@ def as_noticed(calls: HostCalls, thread: Thread) -> HostCalls:
 
 
 def _find_waits(calls: HostCalls, handed: Ns, thread: Thread) -> list[Wait]:
-    """For which calls, and when; a call that starts after others have ended was waited for apart."""
+    """Return which calls were waited for, and when; a call that starts after others have ended was waited for
+    separately."""
     inside = Intervals.of(thread.step_start, thread.step_stop)
     exposed = (Intervals.of(calls.start, calls.stop) & inside) - thread.busy
     at = np.searchsorted(exposed.start, calls.stop, "left") - 1
@@ -106,16 +111,17 @@ def _find_waits(calls: HostCalls, handed: Ns, thread: Thread) -> list[Wait]:
 
 
 def after_edges(step_start: Ns, step_stop: Ns, start: Ns, stop: Ns) -> Ns:
-    """Waits from the last edge of a step in them on: what lies before counts as progress, so that the edge stands where
-    it was recorded."""
+    """Return when each wait starts, at the earliest at the last edge of a step in it: time before the edge counts as
+    progress, so that the edge stays where it was recorded."""
     edges = np.unique(np.concatenate((step_start, step_stop)))
     last = edges[np.maximum(np.searchsorted(edges, stop, "right") - 1, 0)]
     return np.where(last <= stop, np.maximum(start, last), start)
 
 
 def _select_awaited_calls(calls: HostCalls, handed: Ns, began: Ns, thread: Thread) -> Flags:
-    """Whether the thread waited for a call that ended while it computed nothing since `began`: certainly if it began no
-    op since it asked for it; and likely if that took long, and it went on soon after."""
+    """Return whether the thread waited for each call that ended while it computed nothing since `began`. It did if the
+    result is used at once, or if it began no other op since it asked; it is likely if the wait was long and the thread
+    went on soon after."""
     late_use = np.isin(calls.op, LATE_USE)
     directly = np.searchsorted(thread.others, handed, "right") >= np.searchsorted(thread.others, calls.stop, "left")
     following = np.searchsorted(thread.ops, calls.stop, "left")
@@ -127,7 +133,7 @@ def _select_awaited_calls(calls: HostCalls, handed: Ns, began: Ns, thread: Threa
 
 
 def _split_stretch(calls: HostCalls, rows: Ns, began: int) -> list[Wait]:
-    """One stretch's waits, of the calls that end in it, in the order of their ends."""
+    """Return the waits of one stretch; `rows` are the calls that end in it, in the order of their ends."""
     found: list[Wait] = []
     since, done = began, list[int]()
     for call in rows.tolist():

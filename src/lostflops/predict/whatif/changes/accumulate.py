@@ -75,7 +75,7 @@ _MOST_TASKS: Final = 50_000_000
 
 
 def repeat_passes(graph: TaskGraph, reducing: Flags, times: int) -> TaskGraph:
-    """`times` more passes in front of each step's own."""
+    """Put `times` more passes before each step's own."""
     reduces = np.zeros(len(graph.tasks), np.bool_)
     reduces[members(graph, reducing)] = True
     rows = _block(graph, reduces)
@@ -103,7 +103,7 @@ def repeat_passes(graph: TaskGraph, reducing: Flags, times: int) -> TaskGraph:
 
 
 def _block(graph: TaskGraph, reduces: Flags) -> Rows:
-    """Tasks of passes, in the order of tasks."""
+    """Return the tasks of passes, in the order of tasks."""
     tasks = graph.tasks
     inside = np.isin(phases(graph), (FORWARD, BACKWARD, DATA)) | (graph.lanes.kind[tasks.lane] == LaneKind.LOADER)
     known = np.isin(tasks.step, graph.steps.number)
@@ -111,7 +111,7 @@ def _block(graph: TaskGraph, reduces: Flags) -> Rows:
 
 
 def _before(graph: TaskGraph, rows: Rows) -> Rows:
-    """The task before the first of a step's block on its lane, for each task of the block."""
+    """Return for each task of a step's block the task before the first of the block on its lane."""
     key = graph.tasks.lane[rows].astype(np.int64) << 32 | graph.tasks.step[rows]
     _, first, which = np.unique(key, return_index=True, return_inverse=True)
     ahead = rows[first][which.ravel()] - 1
@@ -121,7 +121,7 @@ def _before(graph: TaskGraph, rows: Rows) -> Rows:
 
 
 def _with_meetings(graph: TaskGraph, rows: Rows, times: int) -> tuple[TaskGraph, npt.NDArray[np.int32]]:
-    """Meetings of repeated collectives, and the meeting of each repeated task."""
+    """Add the meetings of repeated collectives, and return the meeting of each repeated task."""
     met = graph.tasks.meeting[rows]
     old = np.unique(met[met >= 0])
     for _ in range(times):
@@ -135,7 +135,7 @@ def _with_meetings(graph: TaskGraph, rows: Rows, times: int) -> tuple[TaskGraph,
 def _with_edges(
     changed: TaskGraph, graph: TaskGraph, rows: Rows, fresh: npt.NDArray[np.int32], moved: npt.NDArray[np.int32]
 ) -> TaskGraph:
-    """Edges inside a step's block are repeated; those into it from what comes before hold the first one back."""
+    """Repeat edges inside a step's block; those into it from earlier tasks hold back the first repetition."""
     edges, tasks = graph.edges, graph.tasks
     place = np.full(len(tasks), NONE, np.int64)
     place[rows] = np.arange(rows.size)
@@ -150,7 +150,8 @@ def _with_edges(
 
 
 def _comes_before(graph: TaskGraph, rows: Rows, src: npt.NDArray[np.int32], dst: npt.NDArray[np.int32]) -> Flags:
-    """Of an earlier step, or of the same one and before its block on the lane."""
+    """Return whether each `src` is of an earlier step than its `dst`, or of the same step and before its block on the
+    lane."""
     tasks = graph.tasks
     key = tasks.lane.astype(np.int64) << 32 | tasks.step.astype(np.int64) & 0xFFFFFFFF
     keys, first = np.unique(key[rows], return_index=True)
@@ -165,7 +166,8 @@ def _copy_edges(graph: TaskGraph, like: Edges, src: npt.NDArray[np.int32], dst: 
 
 
 def _turns(graph: TaskGraph, rows: Rows, old: Rows, times: int) -> npt.NDArray[np.float64]:
-    """Repeated meetings stand before the first of their step, one repetition after the other."""
+    """Return a sort key of all meetings: repeated ones come before the first of their step, one repetition after the
+    other."""
     step = np.zeros(len(graph.meetings), np.int64)
     step[graph.tasks.meeting[rows]] = graph.tasks.step[rows]
     _, which = np.unique(step[old], return_inverse=True)

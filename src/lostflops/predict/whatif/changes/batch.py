@@ -21,9 +21,11 @@ if TYPE_CHECKING:
     from lostflops.predict.graph.tasks import TaskGraph
 
 _TIME_DOUBT: Final = 0.5
-"""A kernel that does not fill the device takes as long for twice the batch, and one run does not tell which do."""
+"""A kernel that does not fill the device takes as long for twice the batch, and one run does not show which kernels
+do."""
 _MEMORY_DOUBT: Final = 0.1
-"""Some of what is kept for backward is no sample's, such as casts of weights, and some of what is not kept is."""
+"""Some of what is kept for backward does not grow with the batch, such as casts of weights, and some of what is not
+kept does."""
 _MOST: Final = 1_000_000
 
 
@@ -71,7 +73,7 @@ def _remember(memory: RankMemory, value: str, facts: Facts) -> Remembered:
 
 
 def _of_samples(memory: RankMemory) -> Flags:
-    """Blocks that grow with the batch."""
+    """Select blocks that grow with the batch."""
     blocks = memory.blocks
     passing = (blocks.owner == CODE[Owner.TEMPORARIES]) & (blocks.phase != OPTIMIZER)
     found: Flags = passing | np.isin(blocks.owner, [CODE[Owner.ACTIVATIONS], CODE[Owner.BATCHES]])
@@ -79,8 +81,8 @@ def _of_samples(memory: RankMemory) -> Flags:
 
 
 def _may_be_gradients(memory: RankMemory, facts: Facts) -> Flags:
-    """What backward allocates, frees, and is just as large as a parameter: its gradient before it is added to what was
-    there, or by chance that of an activation."""
+    """Select blocks that backward allocates and frees and that are exactly as large as a parameter: a gradient before
+    it is added to the existing one or, by chance, the gradient of an activation."""
     blocks = memory.blocks
     passing = (blocks.owner == CODE[Owner.TEMPORARIES]) & (blocks.phase == BACKWARD)
     found: Flags = passing & np.isin(blocks.bytes, [size for _, size, _ in facts.parameters])
@@ -88,7 +90,7 @@ def _may_be_gradients(memory: RankMemory, facts: Facts) -> Flags:
 
 
 def _are_gradients_kept(memory: RankMemory) -> bool:
-    """Whether backward passes find gradients to add to, rather than leaving new ones."""
+    """Return whether backward passes add to existing gradients, rather than leaving new ones."""
     blocks = memory.blocks
     return not ((blocks.owner == CODE[Owner.GRADIENTS]) & (blocks.born > BEFORE)).any()
 

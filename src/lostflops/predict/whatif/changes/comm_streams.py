@@ -51,7 +51,7 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
 
 
 def _share_links(graph: TaskGraph, chosen: npt.NDArray[np.bool_], share: npt.NDArray[np.float64]) -> TaskGraph:
-    """Bytes of a group take turns on its link; latency comes after, on each rank."""
+    """Let the bytes of a group take turns on its link; latency comes after, on each rank."""
     told = graph.meetings
     latency = np.round(told.transfer * np.where(chosen, share, 0)).astype(np.int64)
     free = int(told.link.max(initial=NONE)) + 1
@@ -63,7 +63,8 @@ def _share_links(graph: TaskGraph, chosen: npt.NDArray[np.bool_], share: npt.NDA
 
 
 def _await_earlier_reductions(graph: TaskGraph, found: list[Round]) -> TaskGraph:
-    """Whoever waits for one reduction of a round waits for all before it: their lane is no longer one."""
+    """Make every task that waits for one reduction of a round wait for all before it: they are no longer on one
+    lane."""
     edges = graph.edges
     order = np.argsort(edges.src, kind="stable")
     first = np.searchsorted(edges.src[order], np.arange(len(graph.tasks) + 1))
@@ -77,7 +78,7 @@ def _await_earlier_reductions(graph: TaskGraph, found: list[Round]) -> TaskGraph
 
 
 def _on_lanes(graph: TaskGraph, found: list[Round], streams: int) -> TaskGraph:
-    """Reductions go round: the first on the lane where it was, the next on the second."""
+    """Spread reductions over the lanes in turn: the first stays on its lane, the next goes to the second."""
     lane = graph.tasks.lane.copy()
     lanes: dict[tuple[int, int], int] = {}
     for one in found:

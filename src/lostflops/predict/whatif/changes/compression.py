@@ -65,11 +65,13 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
 
 @dataclass(frozen=True, slots=True)
 class _Smaller:
-    """What `told` tells, with collectives of these operations, ranks and hosts compressed."""
+    """The times of `told`, with collectives of these operations, ranks and hosts compressed."""
 
     told: CommTimes
     share: float
+    """Part of the bytes that is left."""
     alike: frozenset[tuple[str, int, int]]
+    """Operations, ranks and hosts of the compressed collectives."""
 
     def time(self, op: Op, size: int, group: CommGroup, algorithm: str | None = None) -> CollectiveTime:
         sent = max(round(size * self.share), 1) if (op, group.ranks, group.hosts) in self.alike else size

@@ -27,7 +27,7 @@ from lostflops.predict.whatif.memory_edits.untouched import keep_memory_unchange
 
 _FIXED: Final = "fixed"
 _PREFETCH: Final = 2
-"""Batches ahead for each worker: PyTorch's `prefetch_factor`."""
+"""Batches that each worker loads ahead: PyTorch's `prefetch_factor`."""
 _DOUBT: Final = 0.05
 _DOUBT_OF_WORKERS: Final = 0.3
 _WORKERS: Final = "multiprocessing"
@@ -50,8 +50,8 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
 
 
 def _loading(graph: TaskGraph) -> Flags:
-    """What the training thread does to get a batch: tasks, and ops inside of the loader. Python before it asks for one
-    is the program's own."""
+    """Select what the training thread does to get a batch: tasks, and ops inside the loader. Python code before it asks
+    for a batch belongs to the program."""
     host, kind = on_lanes(graph, LaneKind.HOST), graph.tasks.kind
     inside = (graph.tasks.phase == DATA) & (kind != TaskKind.MARK) & ~on_line(graph, "idle.python")
     found: Flags = host & ((kind == TaskKind.DATA) | inside)
@@ -59,8 +59,8 @@ def _loading(graph: TaskGraph) -> Flags:
 
 
 def _without_loading(graph: TaskGraph, loads: Flags) -> TaskGraph:
-    """A ready batch takes no longer than the quickest one of a loader with workers did, and nothing where there are
-    none, since then each one was made while the training thread waited."""
+    """Make every batch ready in time. With workers, getting a ready batch takes as long as the quickest recorded one;
+    without workers it takes no time, since each batch was made while the training thread waited."""
     tasks = graph.tasks
     waits = loads & (tasks.kind == TaskKind.DATA)
     awaited = np.zeros(len(tasks), np.bool_)
@@ -109,7 +109,7 @@ def _with_workers(graph: TaskGraph, loads: Flags, workers: int) -> Edited:
 
 
 def _batches(graph: TaskGraph, loads: Flags) -> tuple[Ns, Ns]:
-    """The task that each batch is asked for with, and what the training thread spent on making it."""
+    """Return the task that asks for each batch, and the time that the training thread spent on making it."""
     tasks = graph.tasks
     rows = np.flatnonzero(loads)
     fresh = np.append(True, (np.diff(rows) > 1) | (np.diff(tasks.lane[rows]) > 0))
@@ -136,7 +136,7 @@ def _with_more_workers(graph: TaskGraph, factor: float) -> Edited:
 
 
 def _count_earlier_rows(rank: Index) -> Ns:
-    """How many rows of the same rank stand before each; ranks stand together.
+    """Count the earlier rows of the same rank for each row; rows of a rank are contiguous.
 
     >>> _count_earlier_rows(np.array([0, 0, 3, 3, 3], np.int32)).tolist()
     [0, 1, 0, 1, 2]

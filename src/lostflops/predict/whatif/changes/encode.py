@@ -33,7 +33,7 @@ from lostflops.predict.whatif.memory_edits.editing import New, add_blocks, chang
 Times = npt.NDArray[np.float64]
 _VALUES: Final = ("relu_mask", "sparse", "bf16", "fp8")
 _DOUBT: Final = 2.0
-"""Of the time: what one kernel would move is assumed, and encoders of several ops take 2.7 times as long."""
+"""Doubt of the time: it assumes what one kernel would move, and encoders of several ops take 2.7 times as long."""
 _OF_MEMORY: Final = {"relu_mask": 0.1, "sparse": 0.5, "bf16": 0.3, "fp8": 0.3}
 
 
@@ -55,7 +55,7 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
 
 
 def _longer(graph: TaskGraph, duration: Times, phase: int, more: float) -> Times:
-    """Kernels of a phase with so many ns more in each rank's step."""
+    """Make the kernels of a phase `more` ns longer in total in each rank's step."""
     tasks = graph.tasks
     rows = (tasks.kind == TaskKind.KERNEL) & (tasks.meeting < 0) & (tasks.phase == phase) & (tasks.step >= 0)
     if not rows.any():
@@ -101,37 +101,40 @@ _RELU: Final = re.compile(r"relu_?|clamp_min_?")
 _READS_NONE: Final = re.compile(
     r"(native_|feature_|alpha_)?dropout_?|add_?|sub_?|rsub|mean|sum|cat|(adaptive_)?avg_pool\dd|pad|constant_pad_nd"
 )
-"""Ops whose backward reads no number of what they got: of this a ReLU's backward is the only reader. Whole names: addmm
-and einsum read what they multiply, and backward of a PReLU needs the numbers."""
+"""Ops whose backward reads no number of their input: then the ReLU's own backward is the only reader of its output.
+Whole names: addmm and einsum read what they multiply, and backward of a PReLU needs the numbers."""
 _NO_NUMBERS: Final = re.compile(r".*(dropout|max_pool|embedding|argmax|topk|sort|randperm|bernoulli).*")
 """Ops that keep masks, indices or whole numbers."""
 _BITS: Final = 8
 _ZEROS: Final = 0.5
-"""Of what leaves a ReLU; Gist measured 40% and more in all layers of its networks."""
+"""Part of a ReLU's output that is zero; Gist measured 40% and more in all layers of its networks."""
 _INDEX: Final = 1
 """Bytes of a narrow index: rows of 256 values."""
 _LEAST: Final = 4096
-"""Bytes below which nothing is encoded."""
+"""Blocks of fewer bytes are not encoded."""
 VALUES: Final = {"bf16": 2, "fp8": 1}
 _BYTES: Final = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "fp64": 8}
 
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """Blocks that are encoded: their rows, what they hold then, and until which event of forward they stay whole."""
+    """Blocks that are encoded."""
 
     rows: Codes
+    """Rows of the blocks."""
     small: Codes
+    """Encoded sizes in bytes."""
     used: Codes
+    """Event of forward until which each block stays whole."""
 
     def count_moved_bytes(self, memory: RankMemory) -> float:
-        """Bytes read and written in a step to encode and decode."""
+        """Return the bytes read and written in a step to encode and decode."""
         steps = max(np.unique(memory.blocks.step[self.rows]).size, 1)
         return 2 * float((memory.blocks.bytes[self.rows] + self.small).sum()) / steps
 
 
 def encodable(memory: RankMemory, value: str, facts: Facts) -> Encoded:
-    """Raises `NotApplicable` where nothing is."""
+    """Find the blocks that can be encoded. Raise `NotApplicable` if there is none."""
     element = _element(facts)
     blocks = memory.blocks
     turn = _turn(memory)
@@ -164,8 +167,8 @@ def encode_activations(memory: RankMemory, found: Encoded) -> RankMemory:
 
 
 def _element(facts: Facts) -> int:
-    """Bytes of a number in activations: those of parameters, where these have one dtype and matrices are multiplied in
-    it. Under autocast some activations have that of products and some that of parameters."""
+    """Return the bytes per number in activations: those of parameters, if these have one dtype and matmuls run in it.
+    Under autocast, some activations have the dtype of matmuls and some that of parameters."""
     sizes = {one.element for one in facts.held}
     if len(sizes) != 1:
         raise NotApplicable("the dtype of activations is unknown: parameters have no recorded dtype, or several")
@@ -179,13 +182,13 @@ def _element(facts: Facts) -> int:
 
 
 def _match_op_names(memory: RankMemory, names: re.Pattern[str]) -> Flags:
-    """Which texts are such an op."""
+    """Return which texts are ops with such a name."""
     plain = (text.removeprefix("aten::") for text in memory.texts)
     return np.array([names.fullmatch(text) is not None for text in plain], np.bool_)
 
 
 def _turn(memory: RankMemory) -> Codes:
-    """The event at which backward first allocates behind each block; that of the end where it does not."""
+    """Return the event at which backward first allocates after each block; the end of the window if it does not."""
     blocks = memory.blocks
     back = np.sort(blocks.born[(blocks.phase == BACKWARD) & (blocks.born >= 0)])
     found: Codes = np.append(back, memory.time.size)[np.searchsorted(back, blocks.born, side="right")]
@@ -193,8 +196,9 @@ def _turn(memory: RankMemory) -> Codes:
 
 
 def _following(memory: RankMemory, turn: Codes) -> tuple[Codes, Codes]:
-    """For each block of a forward pass the first one that another op allocates behind it there, -1 where there is none;
-    and the event at which yet another op does, when the first is done, or at which the pass is."""
+    """Return for each block of a forward pass the first block that another op allocates after it, -1 if there is none;
+    and the event at which yet another op allocates, because the first one is done by then, or at which the pass
+    ends."""
     blocks = memory.blocks
     order = np.flatnonzero((blocks.phase == FORWARD) & (blocks.born >= 0))
     order = order[np.argsort(blocks.born[order], kind="stable")]
@@ -213,8 +217,8 @@ def _following(memory: RankMemory, turn: Codes) -> tuple[Codes, Codes]:
 
 
 def _find_read_events(memory: RankMemory, rows: Codes) -> Codes:
-    """The event at which backward reads each: the last allocation of the same size there before it is freed, or the one
-    before that where there is none."""
+    """Return the event at which backward reads each block: its last allocation of the same size before the block is
+    freed; without such an allocation, the last event before the block is freed."""
     blocks = memory.blocks
     back = np.flatnonzero((blocks.phase == BACKWARD) & (blocks.born >= 0))
     found = np.maximum(blocks.died[rows] - 1, blocks.born[rows])

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
-    """Others close at the size of the smallest recorded one between the first and the last: they held their limit or
-    more, by less than a parameter."""
+    """Change the first bucket. The others close at the size of the smallest recorded one between the first and the
+    last: recorded buckets held their limit or more, by less than one parameter."""
     first = number(value, "first_bucket_mb") * MIB
     return rebucket_gradients(graph, facts, lambda sizes: (first, float(min(sizes[1:-1], default=max(sizes)))))
 

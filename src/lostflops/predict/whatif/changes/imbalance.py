@@ -22,7 +22,7 @@ from lostflops.predict.whatif.graph_edits.values import one_of
 from lostflops.predict.whatif.memory_edits.untouched import keep_memory_unchanged
 
 _DOUBT: Final = 0.2
-"""Means and medians stand for what balanced ranks would take; published replays of the same kind agree to 1%."""
+"""Means and medians are used as the times of balanced ranks; published replays of the same kind agree to 1%."""
 
 
 def _how(_value: str) -> str:
@@ -51,7 +51,7 @@ def _apply(graph: TaskGraph, value: str, _facts: Facts) -> Edited:
 
 
 def _by_op(graph: TaskGraph) -> dict[str, float]:
-    """What each type of op costs by not being balanced, all others being so."""
+    """Return the slowdown that each type of op causes if it alone is not balanced."""
     types, of_task = op_types(graph)
     return slowdowns(graph, np.asarray(of_task), types)
 
@@ -77,7 +77,7 @@ def has_host(graph: TaskGraph) -> bool:
 
 
 def op_types(graph: TaskGraph) -> tuple[tuple[str, ...], Codes]:
-    """Types of ops by name, and the type of each task; both ends of a transfer are of one type."""
+    """Return the types of ops by name, and the type of each task; both ends of a transfer have one type."""
     texts = [_op_type(word) for word in graph.words]
     types = tuple(sorted(set(texts)))
     of_word = np.array([types.index(text) for text in texts], np.int64)
@@ -85,7 +85,8 @@ def op_types(graph: TaskGraph) -> tuple[tuple[str, ...], Codes]:
 
 
 def _op_type(name: str) -> str:
-    """
+    """Return the type of an op: both ends of a pipeline transfer have one type.
+
     >>> _op_type("forward-recv"), _op_type("optimizer")
     ('forward-pp-comm', 'optimizer')
     """
@@ -94,7 +95,8 @@ def _op_type(name: str) -> str:
 
 
 def balance_ops(graph: TaskGraph, kept: Flags | None = None) -> TaskGraph:
-    """With ops of one type of one length; those `kept` take what they took, and so do meetings of none but them."""
+    """Give all ops of one type the same time; those in `kept` keep their times, and so do meetings that only they
+    attend."""
     kept = np.zeros(len(graph.tasks), np.bool_) if kept is None else kept
     own = np.flatnonzero(graph.tasks.kind == TaskKind.KERNEL)
     like = _like(graph, own)
@@ -104,8 +106,9 @@ def balance_ops(graph: TaskGraph, kept: Flags | None = None) -> TaskGraph:
 
 
 def _like(graph: TaskGraph, rows: Ns) -> Codes:
-    """Tasks that should take the same: of one name; where a host launched them, also at one place of their step, since
-    kernels of one name have many sizes. Names that do not run equally often everywhere stand for themselves."""
+    """Number tasks that should take equally long: those of one name and, if a host launched them, also at one place in
+    their step, since kernels of one name have many sizes. Tasks of names that do not run equally often everywhere each
+    get their own number."""
     tasks = graph.tasks
     name = tasks.name[rows].astype(np.int64)
     if not has_host(graph):
@@ -126,7 +129,7 @@ def _means(like: Codes, values: Ns) -> Ns:
 
 
 def _transfers(graph: TaskGraph, kept: Flags) -> Ns:
-    """Medians of meetings that all members attended: of others nobody knows how long they waited."""
+    """Return the medians of meetings that all members attended: for others, the wait is unknown."""
     meetings = graph.meetings
     rows = np.flatnonzero(graph.tasks.meeting >= 0)
     of_task = op_types(graph)[1]
@@ -143,7 +146,8 @@ def _transfers(graph: TaskGraph, kept: Flags) -> Ns:
 
 
 def slowdowns(graph: TaskGraph, groups: npt.NDArray[np.int64], names: tuple[str, ...]) -> dict[str, float]:
-    """By how much each group of tasks, as it was, makes a run longer in which all else is balanced; most first."""
+    """Return by what factor each group of tasks, with its own times, makes a run longer in which everything else is
+    balanced; largest first."""
     level = replay(balance_ops(graph)).mean_step
     found = {
         name: replay(balance_ops(graph, groups == code)).mean_step / level

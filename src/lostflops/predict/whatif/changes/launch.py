@@ -16,7 +16,7 @@ from lostflops.predict.whatif.graph_edits.values import one_of
 
 _DOUBT: Final = 0.2
 _STALL: Final = 1_000_000
-"""What takes so long is no dispatch of an op."""
+"""A host task of this many ns or more is not the dispatch of an op."""
 _DISPATCH: Final = (TaskKind.HOST, TaskKind.LAUNCH)
 
 
@@ -48,7 +48,7 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
 
 
 def _first_of_steps(graph: TaskGraph, launching: Flags) -> Flags:
-    """The first launch of each rank in each step."""
+    """Select the first launch of each rank in each step."""
     rows = np.flatnonzero(launching)
     pairs = np.stack((graph.rank[rows], graph.tasks.step[rows]), axis=1)
     found = np.zeros(len(graph.tasks), np.bool_)

@@ -12,7 +12,7 @@ from lostflops.predict.whatif.graph_edits.values import count
 
 _FIXED: Final = 0.1
 _DOUBT: Final = 0.3
-"""Smaller microbatches fill a device less, and nothing in a recording tells by how much."""
+"""Smaller microbatches fill a device less, and a recording does not show by how much."""
 
 
 def _how(value: str) -> str:

@@ -22,26 +22,27 @@ from lostflops.predict.whatif.memory_edits.editing import resize_blocks, select_
 from lostflops.predict.whatif.memory_edits.sharding import require_trained_parameters, update
 
 _PASSES: Final = 7 / 20
-"""Adam reads or writes parameters, gradients and both moments 7 times in one pass (4 read, 3 written), 20 op by
-op: weight decay 2, lerp of the first moment 3, mul and addcmul of the second 2 and 3, sqrt, div and add of the
+"""In one pass, Adam reads or writes parameters, gradients and both moments 7 times (4 read, 3 written), op by op 20
+times: weight decay 2, lerp of the first moment 3, mul and addcmul of the second 2 and 3, sqrt, div and add of the
 denominator 2 each, addcdiv 4 (torch/optim/adamw.py, `_multi_tensor_adamw`)."""
 _IN_8_BITS: Final = 16 / 28
-"""Of what one pass moves: parameters and gradients in 4 bytes (2 read, 1 written), both moments in one (2 and 2)."""
+"""Part of the bytes of one pass that is left: parameters and gradients in 4 bytes (2 read, 1 written), both moments in
+one byte (2 and 2)."""
 _FUSED: Final = ("_fused_adam", "_fused_sgd", "_fused_adagrad", "fusedadam", "fusedsgd")
-"""Parts of the names of PyTorch's fused optimizers, as ops and as kernels, in small letters."""
+"""Parts of the names of PyTorch's fused optimizers, as ops and as kernels, in lower case."""
 _UPDATES: Final = ("addcdiv", "addcmul", "lerp", "_foreach_")
-"""The same of ops that update parameters one by one: then another optimizer is not fused."""
+"""Parts of the names of ops that update parameters one by one: if there are any, a second optimizer is not fused."""
 _FEW: Final = 2
-"""Kernels by name, up to which an optimizer moves no more than one pass would: SGD."""
+"""An optimizer with at most this many kernel names moves no more bytes than one pass would: SGD."""
 _SOME: Final = 0.1
 _STALL: Final = 1_000_000
-"""What takes so long on the host is not the optimizer's."""
+"""A host task of this many ns or more is not part of the optimizer."""
 _CALL: Final = 10_000
-"""Most that calling an op on the host takes, whatever its size; recording it is in that."""
+"""Most ns that calling an op on the host takes, whatever its size; this includes recording it."""
 _START: Final = 2_000
-"""The same of a kernel on a device."""
+"""Most ns that starting a kernel on a device takes."""
 _FLOOR: Final = 10
-"""Percentile of an op's calls, on the smallest of many parameters, that is all call and no work."""
+"""This percentile of an op's calls, on the smallest of many parameters, is all call and no work."""
 _DOUBT: Final = 0.5
 _DOUBT_IN_8_BITS: Final = 0.75
 
@@ -102,7 +103,7 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
 
 
 def _smaller(graph: TaskGraph, kernels: Flags) -> Edited:
-    """One pass over states of a byte each."""
+    """Scale the kernels to one pass over states of one byte per number."""
     note = (
         "With one-byte states, one pass of Adam moves 16/28 of the bytes. bitsandbytes launches one kernel per "
         "parameter, which is not counted."
@@ -121,7 +122,7 @@ def _updates(graph: TaskGraph) -> Flags:
 
 
 def _calls(graph: TaskGraph, ops: Flags, most: int) -> Ns:
-    """What of each op is its call: one that updates all parameters at once calls once."""
+    """Return the part of each op's time that is its call: an op that updates all parameters at once is called once."""
     taken = np.zeros(len(graph.tasks), np.int64)
     duration = graph.tasks.duration
     for name in np.unique(graph.tasks.name[ops]).tolist():
@@ -131,7 +132,7 @@ def _calls(graph: TaskGraph, ops: Flags, most: int) -> Ns:
 
 
 def _dispatches(graph: TaskGraph, kernels: Flags) -> Flags:
-    """What the host does for an update: tasks of the phase, and launches of its kernels."""
+    """Select what the host does for an update: tasks of the phase, and launches of its kernels."""
     host = on_lanes(graph, LaneKind.HOST) & ~np.isin(
         graph.tasks.kind, (TaskKind.SYNC, TaskKind.DATA, TaskKind.MARK, TaskKind.COMM)
     )
@@ -144,7 +145,8 @@ def _dispatches(graph: TaskGraph, kernels: Flags) -> Flags:
 
 
 def _begins(graph: TaskGraph, rows: Ns) -> Flags:
-    """The first launch of each rank and step among the rows; the first of any kind where nothing is launched."""
+    """Select the first launch of each rank and step among the rows; the first row of any kind if nothing is
+    launched."""
     pairs = np.stack((graph.rank[rows], graph.tasks.step[rows], graph.tasks.kind[rows] != TaskKind.LAUNCH), axis=1)
     order = np.lexsort((rows, pairs[:, 2], pairs[:, 1], pairs[:, 0]))
     found = np.zeros(rows.size, np.bool_)
@@ -182,26 +184,28 @@ CHANGE: Final = Change(
 
 
 _FEWEST: Final = 4096
-"""Elements from which on bitsandbytes keeps states in 8 bits (`min_8bit_size`, bitsandbytes/optim/optimizer.py); block-
-wise as Dettmers et al., 8-bit Optimizers via Block-wise Quantization, ICLR 2022."""
+"""bitsandbytes keeps states of at least this many elements in 8 bits (`min_8bit_size`,
+bitsandbytes/optim/optimizer.py), in blocks as in Dettmers et al., 8-bit Optimizers via Block-wise Quantization, ICLR
+2022."""
 _BLOCK: Final = 256
 """Elements that share a scale of 4 bytes (`blocks = n // 256` there, since bitsandbytes 0.44, pull request 1365); 2048
-in older versions, which is 1.4% less of the states."""
+in older versions, whose states are 1.4% smaller."""
 _SCALE: Final = 4
 _ROUNDED: Final = 512
-"""Of which CUDA's allocator gives out multiples."""
+"""The caching allocator of a GPU gives out multiples of this many bytes."""
 _ALIKE: Final = 0.9
-"""Of the bytes of states that must be as large as a parameter, to have its dtype."""
+"""States have the dtype of parameters if at least this part of their bytes is in states as large as a parameter."""
 
 
 def one_pass(memory: RankMemory) -> RankMemory:
-    """Without what updates op by op allocate on the way."""
+    """Remove what updates op by op allocate temporarily."""
     return without(memory, update(memory))
 
 
 def in_8_bits(memory: RankMemory, held: Sequence[HeldParameter], recorded: RankMemory) -> RankMemory:
-    """Each state of as many elements as its parameter, a byte for each and the scales of its blocks. `recorded` is the
-    memory before other changes, in which states are as large as their parameters if they have their dtype."""
+    """Resize each state, which has as many elements as its parameter, to a byte per element plus the scales of its
+    blocks. `recorded` is the memory before other changes, in which states are as large as their parameters if they have
+    their dtype."""
     states = np.flatnonzero(select_owned_blocks(memory, Owner.OPTIMIZER))
     if not states.size:
         raise NotApplicable("the optimizer keeps no state, or it was not recorded")

@@ -38,7 +38,8 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
 
 
 def _apart(graph: TaskGraph, hidden: Flags) -> tuple[TaskGraph, Flags]:
-    """Collectives on lanes of their own: those that shared one with other tasks still come after what stood before."""
+    """Move collectives to their own lanes. Those that shared a lane with other tasks still come after the task that was
+    before them."""
     tasks, lanes = graph.tasks, graph.lanes
     mixed = np.zeros(len(lanes), np.bool_)
     mixed[np.intersect1d(tasks.lane[hidden], tasks.lane[~hidden])] = True
@@ -74,7 +75,7 @@ def _apart(graph: TaskGraph, hidden: Flags) -> tuple[TaskGraph, Flags]:
 
 
 def _end_steps_after_comm(graph: TaskGraph, hidden: Flags) -> TaskGraph:
-    """The last step of a rank whose steps are told by marks ends no earlier than its communication."""
+    """End the last step of a rank no earlier than its communication, if marks delimit the rank's steps."""
     steps, tasks = graph.steps, graph.tasks
     told = np.flatnonzero((steps.last >= 0) & (tasks.kind[steps.last] == TaskKind.MARK))
     final = dict(zip(steps.rank[told].tolist(), steps.last[told].tolist(), strict=True))

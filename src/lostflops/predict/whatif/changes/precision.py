@@ -14,11 +14,11 @@ from lostflops.predict.whatif.graph_edits.values import one_of
 
 _BYTES: Final = {"bf16": 2, "fp16": 2, "tf32": 4, "fp32": 4}
 _CAST: Final = ("elementwise", "copy-cast")
-"""Follow the dtype under autocast; norms, losses and the optimizer stay in fp32 there."""
+"""Kernel classes that follow the dtype under autocast; norms, losses and the optimizer stay in fp32 there."""
 _DOUBT: Final = 0.3
 _FAR_DOUBT: Final = 0.5
 _FAR: Final = 4.0
-"""Times faster, beyond which products of matrices seldom become what the peak says: reading them takes as long."""
+"""If the peak is more than this many times faster, matmuls seldom get that fast: reading their inputs takes as long."""
 
 
 def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:

@@ -66,8 +66,8 @@ _FEWEST = 2
 
 
 class GatherCalls:
-    """Where the host enqueues each task, NONE for collectives of which it is not known; and the kernels of the lane on
-    which each rank computes, in the order of their calls."""
+    """Where the host enqueues each task, NONE for collectives if unknown; and the kernels of the lane on which each
+    rank computes, in the order of their calls."""
 
     def __init__(self, graph: TaskGraph) -> None:
         edges, tasks = graph.edges, graph.tasks
@@ -85,7 +85,7 @@ class GatherCalls:
         self._rank = graph.rank
 
     def next_kernel(self, call: int) -> int:
-        """The first kernel that a rank's host enqueues after a call, NONE where there is none."""
+        """Return the first kernel that a rank's host enqueues after a call, NONE if there is none."""
         at = int(np.searchsorted(self._called, call, "right"))
         if at == self._kernels.size or self._rank[self._kernels[at]] != self._rank[call]:
             return NONE
@@ -93,14 +93,15 @@ class GatherCalls:
 
 
 class GatherSeries(NamedTuple):
-    """All-gathers of a rank in one pass, in the order of their units, and the kernel that each is for, NONE unknown."""
+    """All-gathers of a rank in one pass, in the order of their units."""
 
     rows: Rows
     users: Rows
+    """Kernel that each all-gather is for, NONE if unknown."""
 
 
 class Gathering:
-    """`depth` is how many units ahead the run gathers."""
+    """The all-gathers of a run, and how far ahead it gathers (`depth`, in units)."""
 
     def __init__(self, graph: TaskGraph) -> None:
         self.calls = GatherCalls(graph)
@@ -113,7 +114,7 @@ class Gathering:
         self.series = [GatherSeries(each, self._users(graph, each, targets, first)) for each in rows]
 
     def _passes(self, graph: TaskGraph, chosen: Flags) -> Iterator[Rows]:
-        """Gatherings by lane, step and pass: the one whose kernels the host enqueues next."""
+        """Yield all-gathers by lane, step and pass; the pass is that of the kernel which the host enqueues next."""
         rows = members(graph, chosen)
         rows = rows[(graph.tasks.step[rows] >= 0) & (self.calls.at[rows] >= 0)]
         nexts = np.array([self.calls.next_kernel(call) for call in self.calls.at[rows].tolist()], np.int64)
@@ -127,12 +128,13 @@ class Gathering:
                 yield own
 
     def _burst(self, rows: Rows) -> int:
-        """Gatherings that are enqueued before any kernel."""
+        """Count the all-gathers that are enqueued before any kernel."""
         kernel = self.calls.next_kernel(int(self.calls.at[rows[0]]))
         return int((self.calls.at[rows] < self.calls.at[kernel]).sum())
 
     def _users(self, graph: TaskGraph, rows: Rows, targets: npt.NDArray[np.int32], first: Rows) -> Rows:
-        """By the gathering that begins the unit; of the last ones, which begin none, by what waits for them."""
+        """Return the kernel that each all-gather is for: the one after the all-gather that begins its unit; for the
+        last ones, which begin no unit, the first task that waits for them."""
         users = np.full(rows.size, NONE, np.int64)
         for unit, row in enumerate(rows.tolist()):
             if unit + self.depth < rows.size:
@@ -145,7 +147,7 @@ class Gathering:
 
 
 def _gathers(graph: TaskGraph) -> Flags:
-    """All-gathers of groups that also reduce and scatter."""
+    """Select all-gathers of groups that also reduce-scatter."""
     scattered = np.unique(graph.meetings.group[select_collectives(graph, "reduce_scatter")])
     found: Flags = select_collectives(graph, "all_gather") & np.isin(graph.meetings.group, scattered)
     if not found.any():
@@ -154,8 +156,8 @@ def _gathers(graph: TaskGraph) -> Flags:
 
 
 def move_gathers(graph: TaskGraph, found: Gathering, wanted: int) -> TaskGraph:
-    """Each gathering waits for what the one waited for that is now enqueued where it should be, and only its own unit
-    waits for it. Lanes run collectives in the order in which the host then enqueues them."""
+    """Enqueue each all-gather `wanted` units ahead: it waits for what the all-gather recorded at that place waited for,
+    and only its own unit waits for it. Lanes run collectives in the order in which the host then enqueues them."""
     inputs = Inputs(graph)
     place = found.calls.at.astype(np.float64)
     src: list[int] = []
@@ -188,15 +190,16 @@ def move_gathers(graph: TaskGraph, found: Gathering, wanted: int) -> TaskGraph:
 
 
 def _late(graph: TaskGraph, calls: GatherCalls, row: int, user: int) -> Iterator[tuple[int, int]]:
-    """Enqueued right before what needs it: behind what stood there before on the host and on its lane."""
+    """Yield the edges of an all-gather that is enqueued right before the kernel that needs it: it comes after what was
+    before that kernel on the host and on its lane."""
     for task in {int(calls.at[user]), user}:
         if graph.follows[task]:
             yield task - 1, row
 
 
 def _order(graph: TaskGraph, gathers: Rows, place: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Tasks of the gatherings' lanes by the host's calls, those without one behind the task before; others as they
-    stand."""
+    """Return sort keys of tasks: on lanes with all-gathers by the host's calls, tasks without a call right after the
+    task before them; other lanes keep their order."""
     key = np.arange(len(graph.tasks), dtype=np.float64)
     for lane in np.unique(graph.tasks.lane[gathers]).tolist():
         first, last = np.searchsorted(graph.tasks.lane, (lane, lane + 1))

@@ -33,7 +33,8 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
 
 
 def _between_ops(graph: TaskGraph) -> Flags:
-    """What the ledger calls idle.python where nothing else ran; ranks that met in it waited, and keep that."""
+    """Select time that the ledger calls idle.python while nothing else ran; ranks that met in it waited, and keep that
+    time."""
     tasks = graph.tasks
     found: Flags = (tasks.kind == TaskKind.HOST) & (tasks.meeting < 0) & (tasks.duration > 0)
     return found & on_line(graph, "idle.python") & on_lanes(graph, LaneKind.HOST)

@@ -22,10 +22,10 @@ from lostflops.predict.whatif.recomputation.recomputable import Recomputable, is
 
 _DOUBT: Final = 0.2
 _SOME: Final = 0.02
-"""Share of the forward pass that has to be done again to speak of recomputation."""
+"""Backward must redo at least this share of the forward pass to count as recomputation."""
 _ALL: Final = 0.9
 _STALL: Final = 1_000_000
-"""What takes so long on the host is no part of the pass, and not done again."""
+"""A host task of this many ns or more is not part of the pass, and not repeated."""
 _DOUBT_OF_BYTES: Final = 0.1
 _INPUTS_STAY: Final = (
     "The inputs of a recomputed module stay in memory until its backward has run, and so does the output that later "
@@ -70,7 +70,7 @@ def _some(graph: TaskGraph, value: str, facts: Facts, computes: Flags) -> Edited
 
 
 def _retime_backward(graph: TaskGraph, computes: Flags, part: Parts, share: Shares, share_around: Shares) -> TaskGraph:
-    """Backward of each part with so much of its forward, and the host's time around it."""
+    """Add the given share of each part's forward to its backward, and to the host's time around it."""
     duration, gap = graph.tasks.duration.astype(np.float64), graph.tasks.gap.astype(np.float64)
     host = on_lanes(graph, LaneKind.HOST) & np.isin(graph.tasks.kind, (TaskKind.HOST, TaskKind.LAUNCH))
     host &= graph.tasks.duration < _STALL
@@ -151,8 +151,8 @@ Floats = npt.NDArray[np.float64]
 
 
 def add_recompute_time(graph: TaskGraph, times: Floats, rows: Flags, part: npt.NDArray[Any], share: Floats) -> Floats:
-    """Backward of each part of the model with a share of each task of its forward, by rank and step; forward of parts
-    whose backward is not told goes to all of it."""
+    """Return the times with a share of each forward task added to the backward of its part of the model, by rank and
+    step. Forward of parts without a recognised backward is spread over all of backward."""
     tasks = graph.tasks
     pair = number_distinct_rows(graph.rank, tasks.step)
     own_part = number_distinct_rows(pair, part)
@@ -171,8 +171,8 @@ def add_recompute_time(graph: TaskGraph, times: Floats, rows: Flags, part: npt.N
 def some_modules(
     graph: TaskGraph, names: Sequence[str], shares: Mapping[str, float], computes: Flags
 ) -> tuple[npt.NDArray[np.int64], Floats, Floats]:
-    """The module of these that each task belongs to, else -1; which share of it is run again; and which of the host's
-    time around it, that has no module where a device computes."""
+    """Return for each task the module among `names` that it belongs to, else -1; the share of the task that is run
+    again; and that share for the host's time around it, which has no module if a device computes."""
     place = np.full(len(graph.words) + 1, -1, np.int64)
     for at, name in enumerate(names):
         inside = [word for word, text in enumerate(graph.words) if text == name or text.startswith(f"{name}.")]

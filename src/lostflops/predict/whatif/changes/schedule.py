@@ -14,7 +14,8 @@ from lostflops.predict.whatif.graph_edits.values import one_of
 
 _DOUBT: Final = 0.1
 _CUT_DOUBT: Final = 0.25
-"""A job recorded as 1F1B and as interleaved, each predicted from the other: 16% of the change off, both ways."""
+"""A job was recorded as 1F1B and as interleaved, and each was predicted from the other: 16% of the change off, both
+ways."""
 _CHUNKS: Final = 2
 
 

@@ -14,7 +14,7 @@ from lostflops.predict.whatif.graph_edits.selecting import between_ranks
 from lostflops.predict.whatif.graph_edits.values import one_of
 
 _DOUBT: Final = 0.2
-"""Layers are moved whole, so that stages stay uneven by up to half a layer."""
+"""Only whole layers can be moved, so stages stay uneven by up to half a layer."""
 
 
 def _how(_value: str) -> str:

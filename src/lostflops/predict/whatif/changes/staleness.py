@@ -64,7 +64,7 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
 
 
 def _later(alone: TaskGraph, bounded: TaskGraph, bound: int) -> float:
-    """By how much longer steps get in the long run than in the recorded ones."""
+    """Return how many ns longer steps are in the long run than in the recorded steps."""
     steps = alone.steps
     times = replay(alone).step_times
     own = [times[steps.rank == rank] for rank in alone.ranks]
@@ -74,7 +74,8 @@ def _later(alone: TaskGraph, bounded: TaskGraph, bound: int) -> float:
 
 
 def _alone(graph: TaskGraph) -> tuple[TaskGraph, bool]:
-    """Every rank goes through reductions by itself, and has its own link."""
+    """Let every rank go through reductions by itself, with its own link; also return whether the ranks exchange through
+    a parameter server."""
     try:
         chosen, by_server = reductions(graph), False
     except NotApplicable:
@@ -98,7 +99,7 @@ def _alone(graph: TaskGraph) -> tuple[TaskGraph, bool]:
 
 
 def _own_links(graph: TaskGraph, link: Index, rows: npt.NDArray[np.int64], meeting: Index) -> Index:
-    """Ranks no longer take turns with each other, only with themselves."""
+    """Give each rank its own links: ranks no longer take turns with each other, only with themselves."""
     told = link.copy()
     at = meeting[rows]
     free, ranks = int(link.max(initial=NONE)) + 1, np.array(graph.ranks)
@@ -117,7 +118,7 @@ def _shortest(graph: TaskGraph, chosen: Flags) -> TaskGraph:
 
 
 def _bound_staleness(graph: TaskGraph, bound: int) -> TaskGraph:
-    """A mark for each step that comes when all ranks have finished it, and holds the one after the bound back."""
+    """Add a mark for each step that comes when all ranks have finished it, and holds back the step after the bound."""
     numbers = np.unique(graph.steps.number)
     graph, (name,) = with_words(graph, "all ranks have finished a step")
     graph, (lane,) = with_lanes(graph, graph.lanes.rank[:1], LaneKind.COMM_THREAD, "steps of all ranks")
@@ -154,7 +155,8 @@ def _marks(numbers: npt.NDArray[np.int32], lane: int, name: int) -> Tasks:
 
 
 def _ends(graph: TaskGraph) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-    """(step, task) of all first and last tasks of steps, on each stream; where there is none, as steps tell."""
+    """Return (step, task) of all first and last tasks of steps: those that the steps name, else those of each
+    stream."""
     steps, tasks = graph.steps, graph.tasks
     told = steps.first >= 0
     # What waits stands behind the mark that begins a step: the wait is time of the step.
@@ -171,8 +173,8 @@ def _ends(graph: TaskGraph) -> tuple[list[tuple[int, int]], list[tuple[int, int]
 
 
 def _figures(graph: TaskGraph) -> dict[str, Any]:
-    """How many steps behind the slowest rank is when a step has waited as long as it must and begins to compute, and
-    what all ranks do together."""
+    """Compute by how many steps each step is ahead of the slowest rank when it has waited as long as it must and begins
+    to compute, and the rate of all ranks together."""
     steps, done = graph.steps, replay(graph)
     start, stop = done.step_edges
     start = np.where(steps.first >= 0, done.start[steps.first + 1], start)
@@ -221,8 +223,8 @@ STEPS: Final = 2_000
 
 
 def long_run(own: npt.NDArray[np.float64], bound: int) -> float:
-    """The mean step where a rank starts one when all others have finished the one `bound` + 1 before it. `own` has what
-    steps take without waiting, by rank and step; each rank draws from its own.
+    """Return the mean step of a long run in which a rank starts a step when all others have finished the one `bound` +
+    1 before it. `own` has the times of steps without waiting, by rank and step; each rank draws from its own.
 
     >>> long_run(np.array([[2.0, 2.0], [3.0, 3.0]]), bound=4)
     3.0

@@ -17,16 +17,16 @@ from lostflops.predict.whatif.graph_edits.likened import cap_late_ranks
 from lostflops.predict.whatif.memory_edits.untouched import keep_memory_unchanged
 
 SMALLEST: Final = 0.03
-"""Share of the step by which a rank's own time exceeds its cohort's, on average."""
+"""A rank is late if its own time exceeds that of its peers by at least this share of the step, on average."""
 IN_ONE_STEP: Final = 0.15
-"""Share of a step, where it does so in that step alone."""
+"""A rank is late in a single step if it exceeds its peers by at least this share of the step there."""
 _ABOVE_OTHERS: Final = 3.0
-"""Times what the others of the cohort typically differ by."""
+"""A late rank exceeds its peers by at least this many times their typical difference."""
 _FEW: Final = 4
-"""One rank of so many may be late in single steps."""
+"""At most one in this many ranks may be late in single steps; if more are, none of them counts."""
 _DOUBT: Final = 0.1
 _TRIED: Final = 3
-"""Ranks that are not late, by which chance is told."""
+"""Number of ranks that are not late on which the effect of chance is measured."""
 _REMOVED: Final = "removed"
 
 
@@ -39,7 +39,7 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
     changed = base
     for kind in kinds:
         late = [rank for rank in kind if rank in chosen]
-        if late:
+        if 0 < len(late) < len(kind):
             changed = cap_late_ranks(changed, late, [rank for rank in kind if rank not in late])
     said = ", ".join(map(str, sorted(chosen)))
     note = (
@@ -56,7 +56,8 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
 
 
 def _chance(graph: TaskGraph, kinds: list[list[int]], late: set[int]) -> float:
-    """What making like others gains of ranks that are not late: so much of the answer may be how steps differ."""
+    """Return the mean gain from capping ranks that are not late: that much of the answer may be ordinary variation of
+    steps."""
     step = replay(graph).mean_step
     tried = [(rank, kind) for kind in kinds if late & set(kind) for rank in kind if rank not in late][:_TRIED]
     gains = [
@@ -75,7 +76,8 @@ def _parse_rank(graph: TaskGraph, kinds: list[list[int]], value: str) -> set[int
 
 
 def _all_late(graph: TaskGraph, kinds: list[list[int]], facts: Facts) -> set[int]:
-    """Ranks that the diagnosis calls late, so that both are about the same ranks; by the graph where it cannot say."""
+    """Return the ranks that the diagnosis calls late, so that both are about the same ranks; decide from the graph if
+    there is no diagnosis."""
     if facts.late is None:
         return _late(graph, kinds)
     found = set(facts.late()) & {rank for kind in kinds for rank in kind}

@@ -43,7 +43,7 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
 
 
 def _reading(graph: TaskGraph, awaited: Index) -> Flags:
-    """What is done for a value that the host waits for: the copy, its launch and the op around that."""
+    """Select what is done to read a value that the host waits for: the copy, its launch and the op around that."""
     found = np.zeros(len(graph.tasks), np.bool_)
     copies = awaited[(graph.tasks.kind[awaited] == TaskKind.COPY) & names_with(graph, "dtoh")[awaited]]
     found[copies] = True

@@ -13,7 +13,7 @@ from lostflops.predict.whatif.graph_edits.evened import even_ranks
 from lostflops.predict.whatif.graph_edits.values import one_of
 
 _DOUBT: Final = 0.15
-"""Work is never quite even, and kernels do not take time in proportion to it."""
+"""Work is never quite even, and kernel times are not proportional to it."""
 
 
 def _how(_value: str) -> str:

@@ -75,14 +75,14 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
 
 
 def _facts(facts: Facts, ranks: int) -> Facts:
-    """What later changes know: parameters are held by as many ranks as there then are."""
+    """Return the facts for later changes: as many ranks hold the parameters as there then are."""
     arranged = facts.layout
     then = None if arranged is None else ranks // arranged.replica
     return replace(facts, layout=None, replicas=then)
 
 
 def _resize_groups(graph: TaskGraph, groups: dict[int, CommGroup]) -> TaskGraph:
-    """Groups with as many ranks and hosts as they have then."""
+    """Give groups their new numbers of ranks and hosts."""
     ranks, hosts = graph.meetings.ranks.copy(), graph.meetings.hosts.copy()
     for group, then in groups.items():
         own = graph.meetings.group == group
@@ -91,7 +91,8 @@ def _resize_groups(graph: TaskGraph, groups: dict[int, CommGroup]) -> TaskGraph:
 
 
 def _estimate_collective_time(transfers: TimedTransfers, kind: ReductionCall, then: CommGroup) -> tuple[float, bool]:
-    """What a collective takes then; of a run on one host, on that host where nothing tells of a network."""
+    """Return the time of a collective in the new group, and whether all ranks were assumed to be on one host: that is
+    done if the run was on one host and no network is known."""
     if then.ranks == 1:
         return 0.0, False
     try:
@@ -108,7 +109,8 @@ def _select_known_ops(graph: TaskGraph) -> Flags:
 
 
 def _groups(graph: TaskGraph, ranks: int, facts: Facts) -> dict[int, CommGroup]:
-    """What each group that grows is then; by the layout, or where that is not known, of those that hold all ranks."""
+    """Return the new group of each group that grows: by the layout or, if that is unknown, the groups that hold all
+    ranks."""
     words = {int(group): graph.words[group] for group in np.unique(graph.meetings.group).tolist()}
     if facts.layout is not None:
         facts.layout.check(ranks)
@@ -134,9 +136,9 @@ def _groups(graph: TaskGraph, ranks: int, facts: Facts) -> dict[int, CommGroup]:
 
 
 def _later(graph: TaskGraph, ranks: int) -> float:
-    """By how much the latest of so many ranks comes after the latest of those recorded, in each step: their own times
-    vary about each rank's mean and what all ranks of a step have in common, and the largest of n normal deviates lies
-    at about sqrt(2 ln n)."""
+    """Return by how many ns the latest of `ranks` ranks comes after the latest of those recorded, in each step. Ranks'
+    own times vary around the mean of the rank and of the step, and the largest of n normal deviates is about sqrt(2 ln
+    n)."""
     tasks, steps = graph.tasks, graph.steps
     busy = np.flatnonzero(np.isin(tasks.kind, (TaskKind.KERNEL, TaskKind.HOST, TaskKind.DATA)) & (tasks.step >= 0))
     if len(graph.ranks) < 2 or np.unique(steps.number).size < 2:
@@ -189,7 +191,8 @@ def _remember(memory: RankMemory, value: str, facts: Facts) -> Remembered:
 
 
 def _repartition_states(memory: RankMemory, held: tuple[HeldParameter, ...], before: int, after: int) -> Remembered:
-    """States that ZeroRedundancyOptimizer deals out: from the fullest rank of so many to the fullest of others."""
+    """Scale states that ZeroRedundancyOptimizer distributes: from the fullest of `before` ranks to the fullest of
+    `after`."""
     old, new = fullest(held, before), fullest(held, after)
     factor = sum(one.whole for one in new) / sum(one.whole for one in old)
     note = f"States of the fullest rank are {factor:.3g}x as large: whole parameters are distributed over ranks."

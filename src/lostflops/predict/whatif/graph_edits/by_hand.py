@@ -28,18 +28,18 @@ from lostflops.predict.whatif.graph_edits.transfers import TimedTransfers, apart
 
 Rows = npt.NDArray[np.int64]
 SMALL: Final = 65_536
-"""Of other collectives behind a backward pass, such as of a loss, in bytes."""
+"""Other collectives after a backward pass, such as of a loss, have at most this many bytes."""
 LEAST: Final = 1024 * 1024
-"""Bytes that a step reduces at least, where parameters are not known."""
+"""If parameters are not known, a step must reduce at least this many bytes."""
 _SAME: Final = 0.02
 SCALES: Final = (1.0, 0.5, 2.0)
-"""Gradients may have another type than parameters."""
+"""Gradient bytes as a multiple of parameter bytes: gradients may have another dtype than parameters."""
 _DOUBT: Final = 0.2
 _TANGLED: Final = "the program uses reduced gradients before the last are reduced, so the reductions cannot be moved"
 
 
 def by_hand(graph: TaskGraph, facts: Facts) -> Flags:
-    """Meetings that reduce gradients behind the backward pass; raises `NotApplicable` where none do."""
+    """Select meetings that reduce gradients after the backward pass. Raise `NotApplicable` if there is none."""
     if not len(graph.meetings):
         raise NotApplicable("no collective was recorded in whole steps")
     told = graph.meetings
@@ -56,8 +56,8 @@ def by_hand(graph: TaskGraph, facts: Facts) -> Flags:
 
 
 def behind_backward(graph: TaskGraph) -> Flags:
-    """Meetings that are asked for when the last backward pass of their step is over, in groups without any that are
-    asked for while it goes on."""
+    """Select meetings that are enqueued after the last backward pass of their step, in groups that enqueue none larger
+    than `SMALL` during the pass."""
     tasks, asker = graph.tasks, launchers(graph)
     rows = np.flatnonzero((tasks.meeting >= 0) & (asker >= 0) & (tasks.step >= 0))
     key = tasks.lane.astype(np.int64) << 32 | tasks.step.astype(np.int64) & 0xFFFFFFFF
@@ -80,7 +80,7 @@ def behind_backward(graph: TaskGraph) -> Flags:
 
 
 def is_whole(moved: float, facts: Facts, scales: tuple[float, ...]) -> bool:
-    """Whether that is one of these times the bytes of all parameters."""
+    """Return whether `moved` is the bytes of all parameters times one of these scales."""
     whole = sum(size for _, size, _ in facts.parameters)
     return whole > 0 and any(abs(moved / (whole * scale) - 1) < _SAME for scale in scales)
 
@@ -93,16 +93,18 @@ def bytes_a_step(graph: TaskGraph, meetings: Flags) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _CallPlace:
-    """Of one rank in one step: the last task of the backward pass on the lane that makes gradients, the task that waits
-    for the reduced ones, and the tasks of the host from the first call to there."""
+    """Where one rank reduces gradients in one step."""
 
     ready: int
+    """Last task of the backward pass on the lane that makes gradients."""
     user: int
+    """Task that waits for the reduced gradients."""
     calling: Rows
+    """Host tasks from the first call up to that wait."""
 
 
 def in_buckets(graph: TaskGraph, facts: Facts, size: float) -> Edited:
-    """`size` of a bucket in bytes; the first is as large."""
+    """Reduce the gradients in buckets of `size` bytes, including the first, during the backward pass."""
     chosen = by_hand(graph, facts)
     found = rounds(graph, chosen)
     if not found:
@@ -157,7 +159,8 @@ def in_buckets(graph: TaskGraph, facts: Facts, size: float) -> Edited:
 
 
 def _times(graph: TaskGraph, transfers: TimedTransfers, meetings: Rows, sizes: Rows) -> npt.NDArray[np.float64]:
-    """Of messages of these sizes in the place of recorded ones, at their level: likely, the least and the most."""
+    """Return the times of messages of these sizes in place of the recorded ones, at their level: likely, least and
+    most."""
     chosen = np.zeros(len(graph.meetings), np.bool_)
     chosen[meetings] = True
     _, kinds, which = calls(graph, chosen)
@@ -169,7 +172,7 @@ def _times(graph: TaskGraph, transfers: TimedTransfers, meetings: Rows, sizes: R
 
 
 def _off(done: Schedule, low: list[float], high: list[float]) -> float:
-    """Estimate what the new transfers may do to the step, by their intervals."""
+    """Estimate from the intervals of the new transfers how many ns they may move the step."""
     changed = done.graph
     new = np.zeros(len(changed.meetings), np.bool_)
     rows = (changed.tasks.meeting >= 0) & (changed.tasks.event == NONE)
@@ -183,13 +186,13 @@ def _off(done: Schedule, low: list[float], high: list[float]) -> float:
 
 
 def _keys(graph: TaskGraph) -> Rows:
-    """A task that was recorded, by its rank, lane and event; NONE for others."""
+    """Return a key of each recorded collective task from its rank and event; NONE for other tasks."""
     key = graph.rank.astype(np.int64) << 48 | graph.tasks.event
     return np.where((graph.tasks.event >= 0) & (graph.tasks.kind == TaskKind.COMM), key, NONE)
 
 
 def _users(graph: TaskGraph) -> dict[int, list[int]]:
-    """By call the tasks that wait for it."""
+    """Return for each collective the tasks that wait for it."""
     edges = graph.edges
     rows = np.flatnonzero(graph.tasks.kind[edges.src] == TaskKind.COMM)
     found: dict[int, list[int]] = {}
@@ -219,7 +222,7 @@ def _place(graph: TaskGraph, own: Rows, asker: npt.NDArray[np.int32], users: dic
 
 
 def _making(graph: TaskGraph, own: Rows) -> int:
-    """The stream whose kernels the calls wait for."""
+    """Return the stream whose kernels the calls wait for."""
     edges = graph.edges
     rows = (
         np.isin(edges.dst, own) & (edges.because == Because.STREAM) & (graph.tasks.kind[edges.src] == TaskKind.KERNEL)
@@ -231,7 +234,7 @@ def _making(graph: TaskGraph, own: Rows) -> int:
 
 
 def _ready(graph: TaskGraph, place: _CallPlace, step: int, parts: npt.NDArray[np.float64]) -> Rows:
-    """The task behind which each part of the gradients is there."""
+    """Return for each part of the gradients the task after which it is ready."""
     ready = np.array([place.ready], np.int64)
     held = HoldingTasks(int(graph.tasks.lane[place.ready]), ready, np.empty(0, np.int64))
     return between(graph, held, step, parts)[0]

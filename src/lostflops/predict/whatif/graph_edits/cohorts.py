@@ -13,8 +13,8 @@ from lostflops.predict.whatif.graph_edits.selecting import between_ranks
 
 
 def cohorts(graph: TaskGraph) -> list[list[int]]:
-    """Ranks that are joined by collectives. Ranks that send to each other, directly or through others, are stages of
-    one pipeline, so a collective that two of them attend joins nobody."""
+    """Group ranks that are joined by collectives. Ranks that send to each other, directly or through others, are stages
+    of one pipeline, so a collective that two of them attend does not join ranks."""
     groups = _members(graph)
     stages = _join_ranks(graph.ranks, [group for group, is_sent in groups if is_sent])
     pipeline = {rank: at for at, ranks in enumerate(stages) for rank in ranks}
@@ -25,7 +25,7 @@ def cohorts(graph: TaskGraph) -> list[list[int]]:
 
 
 def _join_ranks(ranks: tuple[int, ...], groups: list[tuple[int, ...]]) -> list[list[int]]:
-    """Ranks that groups join, directly or through others.
+    """Merge groups that share ranks, directly or through others.
 
     >>> _join_ranks((0, 1, 2, 3), [(0, 2), (2, 3)])
     [[0, 2, 3], [1]]
@@ -38,7 +38,7 @@ def _join_ranks(ranks: tuple[int, ...], groups: list[tuple[int, ...]]) -> list[l
 
 
 def _members(graph: TaskGraph) -> list[tuple[tuple[int, ...], bool]]:
-    """Sets of ranks that meet, each with whether one sends to the other."""
+    """Return the sets of ranks that meet, and for each whether one sends to the other."""
     rows = np.flatnonzero(graph.tasks.meeting >= 0)
     pairs = np.unique(np.stack((graph.tasks.meeting[rows], graph.rank[rows]), axis=1), axis=0)
     begins = np.flatnonzero(np.diff(pairs[:, 0], prepend=-1))
@@ -48,7 +48,8 @@ def _members(graph: TaskGraph) -> list[tuple[tuple[int, ...], bool]]:
 
 
 def alone(graph: TaskGraph) -> TaskGraph:
-    """The graph as if nobody waited for anybody and nothing was transferred: meetings of one, that take no time."""
+    """Return the graph as if no rank waited for another and nothing was transferred: every task has its own meeting,
+    which takes no time."""
     rows = np.flatnonzero(graph.tasks.meeting >= 0)
     meeting = np.full(len(graph.tasks), NONE, np.int32)
     meeting[rows] = np.arange(rows.size)
@@ -58,7 +59,8 @@ def alone(graph: TaskGraph) -> TaskGraph:
 
 
 def own_times(graph: TaskGraph) -> tuple[npt.NDArray[np.float64], Ns]:
-    """Of each rank in each step what it needs by itself, NaN where it lacks the step; and the steps' numbers."""
+    """Return the time that each rank needs by itself in each step, NaN if it lacks the step; and the numbers of the
+    steps."""
     took = replay(alone(graph)).step_times
     steps = np.unique(graph.steps.number)
     times = np.full((len(graph.ranks), steps.size), np.nan)

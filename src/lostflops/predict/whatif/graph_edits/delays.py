@@ -17,14 +17,14 @@ from lostflops.predict.graph.replay import replay
 from lostflops.predict.graph.tasks import LaneKind, TaskGraph
 
 _LONG: Final = 0.05
-"""Part of a step; shorter delays are launches, and stay."""
+"""Part of a step. Shorter delays are launches, and stay."""
 _SAME: Final = 0.05
-"""Part of a step that it may be shorter without long delays, and still be called the same."""
+"""Part of a step by which it may be shorter without long delays and still count as the same."""
 
 
 def without_waits(graph: TaskGraph) -> tuple[TaskGraph, float]:
-    """The graph without long launch delays where steps take about as long so, else as it is; and by how many ns the
-    mean step got shorter by that alone."""
+    """Return the graph without long launch delays if steps then take about as long, else the graph as it is; and by how
+    many ns that alone makes the mean step shorter."""
     if bool((graph.lanes.kind != LaneKind.STREAM).any()):
         return graph, 0.0
     before = replay(graph).mean_step

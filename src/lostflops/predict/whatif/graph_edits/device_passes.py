@@ -39,15 +39,17 @@ _STEP, _BEFORE, _AFTER = 2, 3, 4
 
 
 class Reduced(NamedTuple):
-    """`transfer` is the median of those between stages, `fixed` the part of passes in which no kernel computes."""
+    """A graph of passes only."""
 
     graph: TaskGraph
     transfer: int
+    """Median transfer between stages, in ns."""
     fixed: float
+    """Part of the passes in which no kernel computes."""
 
 
 class _DevicePasses(NamedTuple):
-    """Passes in the order of ranks and launches; `busy` is what their kernels take."""
+    """Passes in the order of ranks and launches."""
 
     rank: Ns
     step: Ns
@@ -55,10 +57,12 @@ class _DevicePasses(NamedTuple):
     start: Ns
     stop: Ns
     busy: Ns
+    """Time that their kernels take, in ns."""
 
 
 def reduce_to_passes(graph: TaskGraph) -> Reduced:
-    """One lane a rank; raises `NotApplicable` where no transfers tell passes apart."""
+    """Reduce the graph to its passes, with one lane per rank. Raise `NotApplicable` if no transfers separate the
+    passes."""
     ops = [graph.word(op) for op in POINT_TO_POINT]
     meets = graph.tasks.meeting
     between = np.flatnonzero(np.isin(graph.meetings.op, [op for op in ops if op >= 0]))
@@ -78,7 +82,7 @@ def reduce_to_passes(graph: TaskGraph) -> Reduced:
 
 
 def _stages(graph: TaskGraph, transfers: Flags) -> dict[int, int]:
-    """The place of each rank among those with whom it exchanges activations."""
+    """Return the place of each rank among those with which it exchanges activations."""
     rows = np.flatnonzero(transfers)
     groups = dict(zip(graph.rank[rows].tolist(), graph.meetings.group[graph.tasks.meeting[rows]].tolist(), strict=True))
     own = {rank: members(graph.words[group]) for rank, group in groups.items()}
@@ -106,7 +110,7 @@ def _passes(done: Schedule, transfers: Flags) -> _DevicePasses:
 
 
 def _launches(graph: TaskGraph) -> Ns:
-    """The task that launched each one; what has none follows the one before it on its lane."""
+    """Return the task that launched each task; a task without one takes that of the task before it on its lane."""
     called = np.full(len(graph.tasks), NONE, np.int64)
     own = graph.edges.because == Because.LAUNCH
     called[graph.edges.dst[own]] = graph.edges.src[own]
@@ -115,7 +119,7 @@ def _launches(graph: TaskGraph) -> Ns:
 
 
 def _ends(done: Schedule, transfers: Flags) -> dict[tuple[int, int], int]:
-    """When each rank's device was done with each step, transfers left out."""
+    """Return when each rank's device finished each step, without transfers."""
     graph = done.graph
     rows = np.flatnonzero(np.isin(graph.tasks.kind, DEVICE_KINDS) & ~transfers & (graph.tasks.step >= 0))
     keys, which = np.unique(np.stack((graph.rank[rows], graph.tasks.step[rows])), axis=1, return_inverse=True)

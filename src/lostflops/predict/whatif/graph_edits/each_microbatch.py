@@ -19,18 +19,22 @@ from lostflops.predict.whatif.graph_edits.selecting import launchers
 
 Rows = npt.NDArray[np.int64]
 _SHORT: Final = 0.25
-"""Of what the longest forward pass computes: what stands between nodes of a backward pass counts as forward too."""
+"""A forward stretch is a pass only if it has more than this part of the longest one's compute tasks: work between nodes
+of a backward pass counts as forward too."""
 
 
 class Repeated(NamedTuple):
-    """Backward passes of a step, and the meetings of all but its last."""
+    """Reductions that every microbatch of a step makes."""
 
     passes: int
+    """Backward passes per step."""
     early: Flags
+    """Meetings of all backward passes but the last of each step."""
 
 
 def repeated_reductions(graph: TaskGraph) -> Repeated:
-    """Raises `NotApplicable` where steps have one backward pass, or reduce with the last one alone."""
+    """Find the reductions that every backward pass of a step makes. Raise `NotApplicable` if steps have one backward
+    pass, or if only the last one reduces."""
     reduced = reductions(graph)
     rows = members(graph, reduced)
     asker = launchers(graph)
@@ -60,7 +64,7 @@ def repeated_reductions(graph: TaskGraph) -> Repeated:
 
 
 def _computes(graph: TaskGraph, asker: npt.NDArray[np.int32]) -> Flags:
-    """Tasks of the host that compute, or launch what does."""
+    """Select host tasks that compute, or launch work that does."""
     found: Flags = graph.tasks.kind == TaskKind.KERNEL
     calls = asker[found]
     found[calls[calls >= 0]] = True
@@ -68,7 +72,7 @@ def _computes(graph: TaskGraph, asker: npt.NDArray[np.int32]) -> Flags:
 
 
 def _passes(graph: TaskGraph, computes: Flags, lane: int, step: int) -> Rows:
-    """The first task of each backward pass of a step."""
+    """Return the first task of each backward pass of a step."""
     tasks = graph.tasks
     rows = np.arange(*np.searchsorted(tasks.lane, np.array((lane, lane + 1), tasks.lane.dtype)))
     rows = rows[(tasks.step[rows] == step) & np.isin(tasks.phase[rows], (FORWARD, BACKWARD))]

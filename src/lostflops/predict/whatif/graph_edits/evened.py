@@ -23,8 +23,8 @@ def computing(graph: TaskGraph) -> Flags:
 
 
 def even_ranks(graph: TaskGraph, kinds: Sequence[Sequence[int]]) -> TaskGraph:
-    """Between two collectives of a step, each rank computes as long as the mean of its kind; without a host each op
-    takes the mean of its name, kind and step."""
+    """Make ranks of one kind compute equally long: between two collectives of a step, each rank takes the mean of its
+    kind; without a host, each op takes the mean of its name, kind and step."""
     duration = graph.tasks.duration.copy()
     for kind in kinds:
         rows = np.flatnonzero(computing(graph) & np.isin(graph.rank, kind))
@@ -41,7 +41,7 @@ def even_ranks(graph: TaskGraph, kinds: Sequence[Sequence[int]]) -> TaskGraph:
 
 
 def _factors(group: npt.NDArray[np.int64], rank: npt.NDArray[np.int32], ns: npt.NDArray[np.int64]) -> Floats:
-    """What each task's time is multiplied with, so that its group takes as long on all ranks that have it."""
+    """Return the factor for each task's time that makes its group take equally long on all ranks that have it."""
     pair = number_distinct_rows(group, rank)
     total = np.bincount(pair, ns)
     first = np.unique(pair, return_index=True)[1]
@@ -53,7 +53,7 @@ def _factors(group: npt.NDArray[np.int64], rank: npt.NDArray[np.int32], ns: npt.
 
 
 def even_stages(graph: TaskGraph, stages: Sequence[Sequence[int]]) -> TaskGraph:
-    """Ranks of each stage compute as long as those of the mean stage."""
+    """Make the ranks of each stage compute as long as those of the mean stage."""
     own = computing(graph)
     took = np.array([graph.tasks.duration[own & np.isin(graph.rank, ranks)].sum() / len(ranks) for ranks in stages])
     duration = graph.tasks.duration.copy()

@@ -11,7 +11,7 @@ from lostflops.predict.whatif.graph_edits.reductions import members
 
 
 def without_calls(graph: TaskGraph, meetings: Flags) -> TaskGraph:
-    """Nobody asks for these, and nobody waits."""
+    """Remove these collectives: no rank enqueues them, and nothing waits for them."""
     rows = members(graph, meetings)
     gone = np.zeros(len(graph.tasks), np.bool_)
     gone[rows] = True

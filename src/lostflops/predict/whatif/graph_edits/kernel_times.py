@@ -21,12 +21,12 @@ _MOST: Final = 0.5
 
 
 def device_called(name: str) -> Device | None:
-    """By its name in the table, or as a driver has it."""
+    """Find a device by its name in the table, or by the name that a driver gives it."""
     return next((device for device in DEVICES if device.name.casefold() == name.casefold()), None) or find_device(name)
 
 
 def device_now(graph: TaskGraph, facts: Facts) -> Device:
-    """Raises `NotApplicable` where it is not known."""
+    """Return the device of the run. Raise `NotApplicable` if it is not known."""
     if not ranks_with_device(graph).size:
         raise NotApplicable("no accelerator was recorded, and this change is computed from its peaks")
     found = device_called(facts.device) if facts.device else None
@@ -36,7 +36,8 @@ def device_now(graph: TaskGraph, facts: Facts) -> Device:
 
 
 def dtype_now(graph: TaskGraph, facts: Facts) -> str:
-    """What kernels multiply in: fp32 is tf32 where most of their time is spent in kernels that round to it."""
+    """Return the dtype in which kernels multiply: fp32 counts as tf32 if most of their time is spent in kernels that
+    round to it."""
     if facts.dtype is None:
         raise NotApplicable(
             "no shapes were recorded, so the dtype of matmuls is unknown: record with record_shapes=True"
@@ -57,8 +58,8 @@ def peak(device: Device, dtype: str) -> float:
 
 
 def scale_kernels(graph: TaskGraph, factors: dict[str, float]) -> TaskGraph:
-    """Kernels of each class times its factor. None gets shorter than the shortest kernel that was recorded: below that
-    it is not the work that takes time."""
+    """Multiply the times of the kernels of each class by its factor. No kernel gets shorter than the shortest recorded
+    one: below that, the time does not come from the work."""
     duration = graph.tasks.duration
     kernels = duration[(graph.tasks.kind == TaskKind.KERNEL) & (duration > 0)]
     least = int(kernels.min(initial=np.iinfo(np.int64).max))

@@ -18,10 +18,10 @@ Rows = npt.NDArray[Any]
 
 
 def cap_late_ranks(graph: TaskGraph, late: Sequence[int], others: Sequence[int]) -> TaskGraph:
-    """Tasks of `late`, and gaps behind them, take no longer than the median of what they take on `others`; what fewer
-    than half of the others do is gone. Between two collectives, what others do and a late rank does not, or does
-    quicker, is given back of what was taken away: it did the same in another way, or by chance, and is not to end up
-    quicker than they are."""
+    """Cap the tasks of `late` ranks, and the gaps after them, at the median of the same task on `others`; remove tasks
+    that fewer than half of the others have. Time that others spend on tasks which a late rank does not have, or does
+    faster, is given back from the time removed between the same two collectives: the rank did the same work in another
+    way, or by chance, and must not become faster than the others."""
     rows = np.flatnonzero(np.isin(graph.rank, [*late, *others]) & (graph.tasks.meeting < 0))
     group = groups(graph, rows, [*late, *others])
     key = _keys(graph, rows, group)
@@ -50,7 +50,7 @@ def cap_late_ranks(graph: TaskGraph, late: Sequence[int], others: Sequence[int])
 
 
 def _lacking(typical: npt.NDArray[np.float64], key: Rows, group: Rows, own: Rows) -> npt.NDArray[np.float64]:
-    """Of each group, what tasks take on the others that these rows do not have."""
+    """Return for each group the time of tasks that the others have and these rows lack."""
     lacks = np.ones(typical.size, np.bool_)
     lacks[key[own]] = False
     of_key = np.zeros(typical.size, np.int64)
@@ -62,21 +62,21 @@ def _lacking(typical: npt.NDArray[np.float64], key: Rows, group: Rows, own: Rows
 
 
 def _given_back(group: Rows, taken: Rows, lacking: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """The share of what was taken away from each task that is none of the excess."""
+    """Return for each task the share of its removed time that is not excess."""
     total = np.bincount(group, taken, minlength=lacking.size)
     share: npt.NDArray[np.float64] = np.minimum(lacking / np.where(total > 0, total, 1), 1)
     return np.where(total > 0, share, 0)[group]
 
 
 def _holding(graph: TaskGraph) -> Flags:
-    """Tasks that others are held by: marks, and waits for collectives."""
+    """Select tasks that hold others back: marks, and waits for collectives."""
     holds: Flags = graph.tasks.kind == TaskKind.MARK
     holds[graph.edges.dst[graph.tasks.meeting[graph.edges.src] >= 0]] = True
     return holds
 
 
 class _Table:
-    """Values by key and rank, several of one key and rank added up; keys are those of `among`, from 0."""
+    """Values by key and rank; several values of one key and rank are added up. Keys are those of `among`, from 0."""
 
     def __init__(self, key: Rows, place: Rows, ranks: int, among: Rows) -> None:
         self._at, self._shape = (key, place), (int(among.max(initial=-1)) + 1, ranks)
@@ -86,7 +86,7 @@ class _Table:
         self.counts = seen.sum(axis=1)
 
     def medians(self, values: Ns) -> npt.NDArray[np.float64]:
-        """0 where no rank has the key."""
+        """Return the median of each key over ranks; 0 if no rank has the key."""
         table = np.zeros(self._shape)
         np.add.at(table, self._at, values)
         table[~self._seen] = np.inf
@@ -99,15 +99,16 @@ class _Table:
 
 
 def groups(graph: TaskGraph, rows: Rows, ranks: Sequence[int]) -> Rows:
-    """Tasks of one step on lanes of one name between the same two collectives, over all ranks."""
+    """Number the groups of tasks of one step, on lanes of one name, between the same two collectives, over all
+    ranks."""
     lane = graph.tasks.lane[rows]
     role = np.where(graph.lanes.kind[lane] == LaneKind.HOST, NONE, graph.lanes.name[lane])
     return number_distinct_rows(graph.tasks.step[rows], role, _segments(graph, ranks)[rows])
 
 
 def _segments(graph: TaskGraph, ranks: Sequence[int]) -> Rows:
-    """Before each task, the collectives that its rank called in the step: all, where ranks call as many in each step,
-    else those that all attend, so that a record that one rank lacks shifts nothing."""
+    """Count the collectives that the rank of each task called before it in the step: all of them if ranks call equally
+    many in each step, else only those that all ranks attend, so that a missing record of one rank shifts nothing."""
     caller, host = launchers(graph), on_lanes(graph, LaneKind.HOST)
     comm = np.flatnonzero((graph.tasks.meeting >= 0) & np.isin(graph.rank, ranks))
     calls = np.where(host[comm], comm, caller[comm])
@@ -133,8 +134,8 @@ def _segments(graph: TaskGraph, ranks: Sequence[int]) -> Rows:
 
 
 def _keys(graph: TaskGraph, rows: Rows, group: Rows) -> Rows:
-    """The same task on all ranks: by its place in a group that is as large on all that have it, else by its name and
-    how often that came before."""
+    """Number tasks so that the same task has one key on all ranks: by its place in the group if that is equally large
+    on all ranks that have it, else by its name and how often that came before."""
     sizes = np.bincount(number_distinct_rows(group, graph.rank[rows]))
     each = group[np.unique(number_distinct_rows(group, graph.rank[rows]), return_index=True)[1]]
     least, most = np.full(group.max(initial=-1) + 1, np.iinfo(np.int64).max), np.zeros(group.max(initial=-1) + 1)
@@ -152,7 +153,7 @@ def _keys(graph: TaskGraph, rows: Rows, group: Rows) -> Rows:
 
 
 def _cap_lane_starts(graph: TaskGraph, late: Sequence[int], others: Sequence[int]) -> TaskGraph:
-    """Lanes of late ranks begin no later than those of the others of the same name."""
+    """Start lanes of late ranks no later than the median of the others' lanes of the same name."""
     lanes = graph.lanes
     origin = lanes.origin.copy()
     for lane in np.flatnonzero(np.isin(lanes.rank, late) & (origin > 0)).tolist():

@@ -16,23 +16,26 @@ Rows = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extra:
-    """A collective; columns have a row for each rank. It is `like` a recorded one of the same ranks, in its lane and
-    group, stands `behind` a task of that lane (NONE: at its begin), waits for `needs` and holds `holds` back (NONE:
-    nothing). `turn` is the recorded meeting after which it has its link."""
+    """A collective to add; the array columns have one row per rank."""
 
     op: str
     size: int
     transfer: int
     phase: int
     like: Rows
+    """Recorded collective of the same ranks, whose lane and group it gets."""
     behind: Rows
+    """Task of that lane after which it comes; NONE: at the beginning."""
     needs: Rows
+    """Task that it waits for; NONE: nothing."""
     holds: Rows
+    """Task that waits for it; NONE: nothing."""
     turn: float
+    """Sort key among the recorded meetings: the one after which it gets its link."""
 
 
 def with_collectives(graph: TaskGraph, extras: Sequence[Extra]) -> TaskGraph:
-    """In the order given where several stand behind one task."""
+    """Add these collectives, in the given order if several come after the same task."""
     like = np.concatenate([extra.like for extra in extras])
     each = np.repeat(np.arange(len(extras)), [extra.like.size for extra in extras])
     count = len(graph.meetings)
@@ -63,13 +66,13 @@ def with_collectives(graph: TaskGraph, extras: Sequence[Extra]) -> TaskGraph:
 
 
 def before_on_lane(graph: TaskGraph, rows: Rows) -> Rows:
-    """The task before each on its lane, NONE at the begin."""
+    """Return the task before each on its lane, NONE at the beginning."""
     lane, before = graph.tasks.lane, np.maximum(rows - 1, 0)
     return np.where((rows > 0) & (lane[before] == lane[rows]), before, NONE)
 
 
 def after_on_lane(graph: TaskGraph, rows: Rows) -> Rows:
-    """The task behind each on its lane, NONE at the end."""
+    """Return the task after each on its lane, NONE at the end."""
     lane, last = graph.tasks.lane, len(graph.tasks) - 1
     behind = np.minimum(rows + 1, last)
     return np.where((rows < last) & (lane[behind] == lane[rows]), behind, NONE)

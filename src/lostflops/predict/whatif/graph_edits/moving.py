@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 _CPU_GBS: Final = 5.0
 _DEVICE_GBS: Final = 1000.0
-"""Reading and writing together, where the device is not known."""
+"""Read and written together, if the device is not known."""
 
 
 def memory_rate(graph: TaskGraph, facts: Facts) -> tuple[float, str]:
-    """Bytes read and written in a ns, and in words."""
+    """Return the bytes read and written per ns, and the rate as text."""
     if not (graph.lanes.kind == LaneKind.STREAM).any():
         return _CPU_GBS, f"{_CPU_GBS:g} GB/s"
     known = device_called(facts.device) if facts.device else None

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 _KNOWN: Final = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "send", "recv", "send_recv")
 
 _UNKNOWN: Final = 0.5
-"""Of all transfers, between the least and the most that may be latency: then only the least is taken for it."""
+"""If the possible latency spans more than this part of all transfers, only the smallest possible latency counts."""
 
 
 def faster(graph: TaskGraph, facts: Facts, *, bandwidth: float = 1.0, latency: float = 1.0) -> Edited:
-    """`bandwidth` and `latency` are factors of each. Where a run has groups that span hosts, only these are on the
-    network; else every transfer is."""
+    """Re-time transfers for another network; `bandwidth` and `latency` are factors. If the run has groups that span
+    hosts, only these are on the network; else every transfer is."""
     chosen = _on_network(graph)
     told = chosen & (graph.meetings.size > 0) & select_collectives(graph, *_KNOWN)
     if not told.any():
@@ -57,14 +57,15 @@ def faster(graph: TaskGraph, facts: Facts, *, bandwidth: float = 1.0, latency: f
 
 @dataclass(frozen=True, slots=True)
 class _Faster:
-    """What `told` tells, on the other network; `across`: of groups that span hosts alone, `least`: with the least
-    latency that there may be."""
+    """The times of `told` on the other network."""
 
     told: CommTimes
     bandwidth: float
     latency: float
     across: bool
+    """Whether only groups that span hosts change."""
     least: bool
+    """Whether to use the smallest possible latency."""
 
     def time(self, op: Op, size: int, group: CommGroup, algorithm: str | None = None) -> CollectiveTime:
         found, one, two = (self.told.time(op, each, group, algorithm) for each in (size, 1, 2))

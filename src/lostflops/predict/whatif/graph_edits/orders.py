@@ -22,7 +22,8 @@ class PipelineShape(NamedTuple):
 
 
 def order(schedule: str, stage: int, shape: PipelineShape) -> list[PipelinePass]:
-    """
+    """Return the passes of a stage in the order in which it runs them.
+
     >>> "".join("FB"[one.backward] + str(one.microbatch) for one in order("1f1b", 0, PipelineShape(2, 1, 3)))
     'F0F1B0F2B1B2'
     >>> [one.chunk for one in order("interleaved", 1, PipelineShape(2, 2, 2)) if one.backward]
@@ -55,7 +56,7 @@ def _turns(shape: PipelineShape, *, backward: int) -> list[PipelinePass]:
 
 
 def identify_schedule(recorded: Sequence[Sequence[PipelinePass]], shape: PipelineShape) -> str | None:
-    """The schedule that all stages followed, None where it is none of those known.
+    """Return the schedule that all stages followed, None if it is not a known one.
 
     >>> identify_schedule([order("1f1b", stage, PipelineShape(2, 1, 4)) for stage in range(2)], PipelineShape(2, 1, 4))
     '1f1b'

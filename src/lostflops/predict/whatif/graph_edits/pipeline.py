@@ -19,28 +19,34 @@ Codes = npt.NDArray[np.int64]
 _PLACE: Final = re.compile(r"stage (\d+) chunk (\d+)")
 _MOST: Final = 0.5
 _FEWEST_STAGES: Final = 4
-"""Stages from which two inner ones show how long a stage without embedding and output layer is."""
+"""With at least this many stages, two inner ones show how long a stage without embedding and output layer is."""
 _ENDS: Final = ("forward-send", "forward-recv", "backward-send", "backward-recv")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pipeline:
-    """`time` has the axes replica, step, stage, chunk, direction, microbatch; `ranks` those of replica and stage, and
-    `steps` are numbers. `passes` and `transfers` flag tasks. `transfer` is the median by direction, and `pause` what a
-    stage (replica, stage) rests between two passes that follow each other. Receives are issued `ahead`, or behind the
-    pass before. `fixed` is the part of passes that is known not to be kernels."""
+    """The passes of a pipeline, with their order and times."""
 
     shape: PipelineShape
     schedule: str | None
     ranks: Codes
+    """Ranks by replica and stage."""
     steps: Codes
+    """Numbers of the steps."""
     time: npt.NDArray[np.float64]
+    """Time of each pass; axes are replica, step, stage, chunk, direction, microbatch."""
     passes: Flags
+    """Flags the tasks that are passes."""
     transfers: Flags
+    """Flags the tasks that are transfers."""
     transfer: tuple[int, int]
+    """Median transfer in each direction."""
     pause: npt.NDArray[np.float64]
+    """Pause of a stage between two consecutive passes, by replica and stage."""
     ahead: bool = False
+    """Whether receives are issued ahead of time, not only after the previous pass."""
     fixed: float = 0.0
+    """Part of the passes that is known not to be kernels."""
 
 
 def has_passes(graph: TaskGraph) -> bool:
@@ -48,7 +54,7 @@ def has_passes(graph: TaskGraph) -> bool:
 
 
 def pipeline(graph: TaskGraph) -> Pipeline:
-    """Raises `NotApplicable` where the graph holds no pipeline whose passes are told apart."""
+    """Read the pipeline from the graph. Raise `NotApplicable` if the graph has no pipeline with recognised passes."""
     places = {code: place for code, word in enumerate(graph.words) if (place := _PLACE.fullmatch(word))}
     tasks = graph.tasks
     passes = np.isin(tasks.layer, list(places)) & (tasks.kind == TaskKind.KERNEL)
@@ -111,14 +117,14 @@ def pipeline(graph: TaskGraph) -> Pipeline:
 
 
 def _ahead(graph: TaskGraph, passes: Flags, receives: Flags) -> bool:
-    """Whether receives wait for nothing that their stage computes."""
+    """Return whether receives do not wait for anything that their stage computes."""
     held = np.isin(graph.tasks.lane, np.unique(graph.tasks.lane[passes]))
     held[graph.edges.dst] = True
     return bool(receives.any()) and not held[receives].mean() > _MOST
 
 
 def _replicas(rank: Index, stage: Codes) -> Codes:
-    """The n-th ranks of all stages are the n-th pipeline."""
+    """Return the ranks by replica and stage: the n-th ranks of all stages are the n-th pipeline."""
     own, at = np.unique(rank, return_index=True)
     by_stage = [own[stage[at] == number] for number in range(int(stage.max()) + 1)]
     if len({len(ranks) for ranks in by_stage}) != 1:
@@ -127,24 +133,24 @@ def _replicas(rank: Index, stage: Codes) -> Codes:
 
 
 def _median(graph: TaskGraph, rows: Flags) -> int:
-    """Of transfers that both ends attended."""
+    """Return the median of the transfers that both ends attended."""
     own = np.unique(graph.tasks.meeting[rows])
     own = own[graph.meetings.whole[own]]
     return round(float(np.median(graph.meetings.transfer[own]))) if own.size else 0
 
 
 def _pauses(graph: TaskGraph, rows: Ns, ranks: Codes) -> npt.NDArray[np.float64]:
-    """Medians of recorded gaps behind passes that another one follows."""
+    """Return the median recorded gap after passes that another one follows, by replica and stage."""
     inner = rows[:-1][np.diff(graph.tasks.step[rows]) == 0]
     gap, rank = np.maximum(graph.tasks.gap[inner], 0), graph.rank[inner]
     return np.array([[np.median(gap[rank == own]) for own in replica] for replica in ranks.tolist()])
 
 
 def cut_stages(time: npt.NDArray[np.float64], chunks: int) -> npt.NDArray[np.float64]:
-    """Return the times of passes with stages cut into so many chunks of equal layers.
+    """Return the times of passes with stages cut into `chunks` chunks of equal layers.
 
-    The embedding is part of the first chunk, output layer and loss are part of the last one. What the first and the
-    last stage take more than all inner stages is taken for these, and is not cut.
+    The embedding is part of the first chunk, output layer and loss are part of the last one. The extra time of the
+    first and the last stage compared with all inner stages counts as theirs, and is not cut.
     """
     parts = resplit_times(time, chunks, 3)
     stages = time.shape[2]
@@ -161,7 +167,7 @@ def cut_stages(time: npt.NDArray[np.float64], chunks: int) -> npt.NDArray[np.flo
 
 
 def resplit_times(time: npt.NDArray[np.float64], count: int, axis: int) -> npt.NDArray[np.float64]:
-    """The same work in another number of equal parts.
+    """Split the same work into another number of equal parts.
 
     >>> resplit_times(np.array([4.0, 8.0]), 4, 0).tolist(), resplit_times(np.array([4.0, 8.0]), 1, 0).tolist()
     ([2.0, 2.0, 4.0, 4.0], [12.0])

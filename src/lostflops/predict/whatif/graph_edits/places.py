@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from lostflops.predict.whatif.graph_edits.pipeline import Pipeline
 
 Rows = dict[str, npt.NDArray[Any]]
-"""Columns of new tasks."""
+"""Columns of new tasks, by name."""
 
 
 class PassPlaces:
-    """Where tasks come to stand: kept ones before or behind the passes of their step, new ones between them. `order` is
-    of kept and new ones together; `old` and `new` are their new indices."""
+    """Places of tasks in the new graph: kept tasks before or after the passes of their step, new tasks between them.
+    `order` sorts kept and new tasks together; `old` and `new` are their new indices."""
 
     def __init__(self, graph: TaskGraph, made: Pipeline, kept: Ns, new: Rows) -> None:
         tasks, passes = graph.tasks, np.flatnonzero(made.passes)
@@ -50,10 +50,11 @@ class PassPlaces:
         np.maximum.at(self._end, block[own], self.new[own])
 
     def find_begin(self, tasks: Index) -> Index:
-        """New indices; of passes and transfers that of the first pass of their step."""
+        """Return new indices; a removed pass or transfer gets that of the first pass of its step."""
         return self._find_edge(tasks, self._begin)
 
     def find_end(self, tasks: Index) -> Index:
+        """Return new indices; a removed pass or transfer gets that of the last pass of its step."""
         return self._find_edge(tasks, self._end)
 
     def is_last(self, new: Rows) -> Flags:
@@ -61,7 +62,7 @@ class PassPlaces:
         return last
 
     def is_first(self, tasks: Index) -> Flags:
-        """Of old tasks: the first pass of its step."""
+        """Return for old tasks whether each is the first pass of its step."""
         first: Flags = self.first_pass[self._block[tasks]] == tasks
         return first
 

@@ -18,16 +18,18 @@ from lostflops.predict.graph.tasks import NONE, TaskGraph
 
 Rows = npt.NDArray[np.int64]
 _SHORT: Final = 0.25
-"""Of the longest stretch of a forward pass."""
+"""A forward stretch counts as a pass only if it takes more than this part of the longest one."""
 
 
 @dataclass(frozen=True, slots=True)
 class HoldingTasks:
-    """What held reductions back on one lane: the task that each of them waited for, and the edge that says so."""
+    """What held reductions back on one lane."""
 
     lane: int
     src: Rows
+    """Task that each reduction waited for."""
     edges: Rows
+    """Edge from that task to the reduction."""
 
 
 class Inputs:
@@ -43,7 +45,7 @@ class Inputs:
         return self._order[self._first[task] : self._first[task + 1]]
 
     def of(self, tasks: Rows) -> list[HoldingTasks]:
-        """Lanes that hold back every one of these tasks, with the last edge from there into each."""
+        """Return the lanes that hold back every one of these tasks, with the last edge from there into each."""
         graph, held = self._graph, list[dict[int, int]]()
         for task in tasks.tolist():
             own: dict[int, int] = {}
@@ -59,8 +61,8 @@ class Inputs:
 
 
 def _last_forward(graph: TaskGraph, rows: Rows) -> int:
-    """The last of these tasks of a lane that is of a forward pass, NONE where none is. What stands between nodes of a
-    backward pass counts as forward too: such a stretch is short beside that of a pass."""
+    """Return the last of these tasks of a lane that is in a forward pass, NONE if there is none. Work between nodes of
+    a backward pass counts as forward too, but such a stretch is short compared with a pass."""
     tasks = graph.tasks
     rows = rows[np.isin(tasks.phase[rows], (FORWARD, BACKWARD))]
     forward = tasks.phase[rows] == FORWARD
@@ -70,9 +72,10 @@ def _last_forward(graph: TaskGraph, rows: Rows) -> int:
 
 
 def between(graph: TaskGraph, held: HoldingTasks, step: int, place: npt.NDArray[np.float64]) -> tuple[Rows, Rows]:
-    """The task of the lane behind which each place is reached, and where that is a recorded one, which. Places count
-    recorded buckets: 1 is the task that the first one waited for, 1.5 half of the time of the lane from there to the
-    next; at 0 the backward pass begins, the last one where gradients of several are added up first."""
+    """Return the task of the lane after which each place is reached, and the index of the recorded bucket if the place
+    is exactly one, else NONE. Places count recorded buckets: 1 is the task that the first one waited for, 1.5 is half
+    of the lane's time from there to the next. At 0 the backward pass begins: the last one, if gradients of several are
+    summed first."""
     if (np.diff(held.src) < 0).any():
         raise NotApplicable(
             "gradients of a later bucket were ready before those of an earlier one, so buckets cannot be cut in order"

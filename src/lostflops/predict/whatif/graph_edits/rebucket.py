@@ -33,11 +33,12 @@ MIB = 1024 * 1024
 _MOST_BUCKETS = 10_000
 _UNORDERED = "gradients became ready in a different order on each lane, so buckets cannot be cut differently"
 _SAME = 0.02
-"""By which parameters and reduced bytes may differ to be the same."""
+"""Part by which the bytes of parameters and of reductions may differ and still count as the same."""
 
 
 def rebucket_gradients(graph: TaskGraph, facts: Facts, limits: Callable[[Rows], tuple[float, float]]) -> Edited:
-    """`limits` gives the sizes of the first bucket and of the others from the recorded sizes of a round."""
+    """Reduce gradients in other buckets. `limits` gives the sizes of the first bucket and of the others from the
+    recorded sizes of a round."""
     reduced = reductions(graph) & select_collectives(graph, "all_reduce")
     if not reduced.any():
         raise NotApplicable("gradients are reduce-scattered, not reduced in DDP buckets")
@@ -69,7 +70,7 @@ def rebucket_gradients(graph: TaskGraph, facts: Facts, limits: Callable[[Rows], 
 
 
 def _off(graph: TaskGraph, done: Schedule, transfers: TimedTransfers) -> float:
-    """Estimate what transfers of sizes that were not recorded may do to the step, by their intervals."""
+    """Estimate from the intervals of transfers of sizes that were not recorded how many ns they may move the step."""
     changed = done.graph
     fresh = select_collectives(changed, "all_reduce") & ~np.isin(changed.meetings.size, graph.meetings.size)
     rows, kinds, which = calls(changed, fresh & (changed.meetings.size > 0))
@@ -97,8 +98,8 @@ def _plan(graph: TaskGraph, one: Round, facts: Facts, limits: Callable[[Rows], t
 
 
 def gradients_of(facts: Facts, whole: int) -> Rows:
-    """Sizes of gradients in the order in which they become ready; none where parameters are not those reduced. They
-    are counted in the bytes that are reduced, which differ where gradients have another type."""
+    """Return the sizes of gradients in the order in which they become ready; empty if the known parameters are not the
+    reduced ones. Sizes are in reduced bytes, which differ from parameter bytes if gradients have another dtype."""
     rows = list(reversed(facts.parameters))
     if any(bucket is not None for *_, bucket in rows):
         rows = sorted((row for row in rows if row[2] is not None), key=lambda row: row[2] or 0)
@@ -112,7 +113,7 @@ def gradients_of(facts: Facts, whole: int) -> Rows:
 
 
 def cut_between_parameters(gradients: Rows, first: float, others: float) -> Rows:
-    """Ends of buckets that close when they hold their size or more.
+    """Return the ends of buckets that close when they hold their size or more.
 
     >>> cut_between_parameters(np.array([4, 4, 4, 4, 4]), 3, 8).tolist()
     [4, 12, 20]
@@ -127,7 +128,8 @@ def cut_between_parameters(gradients: Rows, first: float, others: float) -> Rows
 
 
 def cut_anywhere(whole: int, first: float, others: float) -> Rows:
-    """
+    """Return the ends of buckets of exactly these sizes.
+
     >>> cut_anywhere(20, 3, 8).tolist()
     [3, 11, 19, 20]
     """

@@ -24,13 +24,15 @@ Rows = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A round with where its buckets end, recorded and new, in bytes from the first gradient on; `known` where they
-    end between parameters."""
+    """A round of reductions and where its buckets end, in bytes from the first gradient on."""
 
     round: Round
     old: Rows
+    """Ends of the recorded buckets."""
     new: Rows
+    """Ends of the new buckets."""
     known: bool
+    """Whether the new buckets end between parameters."""
 
     @property
     def same(self) -> bool:
@@ -38,18 +40,18 @@ class Plan:
 
     @property
     def places(self) -> npt.NDArray[np.float64]:
-        """Ends of new buckets in recorded ones: 1.5 is in the middle of the second."""
+        """Ends of the new buckets, counted in recorded ones: 1.5 is the middle of the second."""
         ends = np.concatenate(([0], self.old))
         return np.interp(self.new, ends, np.arange(ends.size))
 
     @property
     def inside(self) -> Rows:
-        """The recorded bucket in which each new one ends."""
+        """Recorded bucket in which each new bucket ends."""
         return np.minimum(np.searchsorted(self.old, self.new), self.old.size - 1)
 
     @property
     def shared_buckets(self) -> tuple[Rows, Rows]:
-        """New and recorded buckets that have bytes in common."""
+        """Pairs of new and recorded buckets that have bytes in common."""
         begins = np.concatenate(([0], self.new[:-1]))
         before = np.concatenate(([0], self.old[:-1]))
         new, old = np.nonzero((begins[:, None] < self.old) & (before < self.new[:, None]))
@@ -57,7 +59,7 @@ class Plan:
 
 
 class _Edges:
-    """Rows to be added: ends that are not negative are recorded tasks, others new ones, -1 the first."""
+    """Edges to add: ends of 0 or more are recorded tasks, negative ends are new tasks (-1 is the first new one)."""
 
     def __init__(self) -> None:
         self.src: list[int] = []
@@ -121,7 +123,7 @@ def recut(graph: TaskGraph, plans: Sequence[Plan], transfers: TimedTransfers) ->
 
 
 def _shared_out(ns: int, ends: Rows) -> list[int]:
-    """What a rank's reductions took beyond their transfers, by bytes.
+    """Split by bytes the time that a rank's reductions took in addition to their transfers.
 
     >>> _shared_out(10, np.array([3, 10]))
     [3, 7]
@@ -131,7 +133,7 @@ def _shared_out(ns: int, ends: Rows) -> list[int]:
 
 
 def _enqueuing(graph: TaskGraph) -> Flags:
-    """Tasks of the host that do nothing but to enqueue: calls that launch, and ops of collectives."""
+    """Select host tasks that only enqueue: calls that launch, and ops of collectives."""
     named = np.array([word.startswith(("c10d::", "record_param_comms")) for word in graph.words])
     found: Flags = (graph.tasks.kind == TaskKind.LAUNCH) | (
         (graph.tasks.kind == TaskKind.HOST) & named[graph.tasks.name]
@@ -140,8 +142,9 @@ def _enqueuing(graph: TaskGraph) -> Flags:
 
 
 def _hold(graph: TaskGraph, plan: Plan, held: HoldingTasks, base: int, edges: _Edges) -> list[int]:
-    """Edges into new reductions from one lane: as recorded at the ends of recorded ones; elsewhere with the shortest
-    delay, which holds nothing of where in a task of the host it was asked for. The tasks that they come from."""
+    """Add the edges from one lane into new reductions, and return the tasks that they come from. An edge is as recorded
+    if the new bucket ends where a recorded one does; elsewhere it has the shortest delay, which does not include when
+    within a host task the reduction was enqueued."""
     told = graph.edges
     sources, recorded = between(graph, held, plan.round.step, plan.places)
     least = int(told.delay[held.edges].min())
@@ -155,7 +158,7 @@ def _hold(graph: TaskGraph, plan: Plan, held: HoldingTasks, base: int, edges: _E
 
 
 def _lanes(graph: TaskGraph, plan: Plan, own: Rows) -> Rows:
-    """A recorded reduction for each new one to be like: their lanes take turns."""
+    """Return for each new reduction a recorded one to copy; the lanes take turns."""
     lanes = graph.tasks.lane[own]
     turns = list(dict.fromkeys(lanes.tolist()))
     wanted = [turns[new % len(turns)] for new in range(plan.new.size)]
@@ -163,7 +166,8 @@ def _lanes(graph: TaskGraph, plan: Plan, own: Rows) -> Rows:
 
 
 def _behind(graph: TaskGraph, plan: Plan, own: Rows, copied: Rows) -> list[int]:
-    """What each new one stands behind on its lane: the last recorded one that ends no later."""
+    """Return the task after which each new reduction comes on its lane: the last recorded reduction that ends no
+    later."""
     lanes = graph.tasks.lane[own]
     found = []
     for new, like in enumerate(copied.tolist()):
@@ -177,7 +181,8 @@ def _behind(graph: TaskGraph, plan: Plan, own: Rows, copied: Rows) -> list[int]:
 def _with_meetings(
     graph: TaskGraph, plans: Sequence[Plan], transfers: TimedTransfers
 ) -> tuple[TaskGraph, npt.NDArray[np.float64]]:
-    """The new meetings, and a key of all that puts each beside the recorded one in which it ends."""
+    """Add the new meetings, and return a sort key of all meetings that puts each new one next to the recorded one in
+    which it ends."""
     key: list[npt.NDArray[np.float64]] = [np.arange(len(graph.meetings), dtype=np.float64)]
     more: list[TaskMeetings] = []
     for plan in plans:

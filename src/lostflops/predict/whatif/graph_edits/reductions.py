@@ -18,29 +18,29 @@ from lostflops.predict.graph.tasks import NONE, Because, Flags, Index, Small, Ta
 
 REDUCING: Final = ("all_reduce", "reduce_scatter")
 _AS_MUCH: Final = 0.25
-"""Bytes that a tensor parallel group reduces forward, at least, as a share of those that it reduces backward."""
+"""A tensor parallel group reduces at least this many bytes forward, as a share of those it reduces backward."""
 _SAME_SIZES: Final = 0.5
-"""Share of these bytes in messages of sizes that it also reduces backward."""
+"""At least this share of the bytes that it reduces forward is in messages of sizes that it also reduces backward."""
 _FEW_VALUES: Final = 65_536
-"""Bytes up to which a message holds a metric or statistics of a batch."""
+"""A message of at most this many bytes holds a metric or statistics of a batch."""
 Rows = npt.NDArray[np.int64]
 
 
 def select_collectives(graph: TaskGraph, *ops: str) -> Flags:
-    """Meetings of these operations."""
+    """Select meetings of these operations."""
     named = np.array([word in ops for word in graph.words] or [False])
     return np.asarray(named[graph.meetings.op], np.bool_)
 
 
 def members(graph: TaskGraph, meetings: Flags) -> Rows:
-    """The tasks that attend any of these."""
+    """Return the tasks that attend any of these meetings."""
     meeting = graph.tasks.meeting
     return np.flatnonzero((meeting >= 0) & meetings[meeting]) if meetings.size else np.empty(0, np.int64)
 
 
 def phases(graph: TaskGraph) -> Small:
-    """Of each task; that of a collective is the one of what it communicates: of the kernel for which it waits, else of
-    whoever enqueued it."""
+    """Return the phase of each task. A collective has the phase of what it communicates: of the kernel that it waits
+    for, else of the task that enqueued it."""
     found = graph.tasks.phase.copy()
     edges = graph.edges
     comm = graph.tasks.kind[edges.dst] == TaskKind.COMM
@@ -51,7 +51,7 @@ def phases(graph: TaskGraph) -> Small:
 
 
 def in_phase(graph: TaskGraph, phase: int) -> Flags:
-    """Meetings that any member attends in a phase."""
+    """Select meetings that any member attends in this phase."""
     comm = np.flatnonzero(graph.tasks.meeting >= 0)
     found = np.zeros(len(graph.meetings), np.bool_)
     found[graph.tasks.meeting[comm[phases(graph)[comm] == phase]]] = True
@@ -59,7 +59,7 @@ def in_phase(graph: TaskGraph, phase: int) -> Flags:
 
 
 def reductions(graph: TaskGraph) -> Flags:
-    """Meetings that reduce gradients; raises `NotApplicable` where there is none."""
+    """Select meetings that reduce gradients. Raise `NotApplicable` if there is none."""
     if not len(graph.meetings):
         raise NotApplicable("no collective was recorded in whole steps")
     backward: Flags = _reducing(graph) & in_phase(graph, BACKWARD)
@@ -71,8 +71,8 @@ def reductions(graph: TaskGraph) -> Flags:
 
 
 def tensor_groups(graph: TaskGraph) -> Index:
-    """Groups that sum activations: in both passes about as many bytes, in messages of the same sizes. Where sizes are
-    not known, calls count instead of bytes."""
+    """Return groups that sum activations: about as many bytes in both passes, in messages of the same sizes. If sizes
+    are not known, calls count instead of bytes."""
     told, reducing = graph.meetings, _reducing(graph)
     forward, backward = reducing & in_phase(graph, FORWARD), reducing & in_phase(graph, BACKWARD)
     weight = np.where(told.size > 0, told.size, 1)
@@ -93,8 +93,8 @@ def _reducing(graph: TaskGraph) -> Flags:
 
 
 def _statistics(graph: TaskGraph, backward: Flags) -> Flags:
-    """Of these the all-reduces that are no larger than few values which the same group reduces forward: gradients of
-    the statistics of a batch."""
+    """Select from these the all-reduces that are no larger than the few values that the same group reduces forward:
+    gradients of the statistics of a batch."""
     told, found = graph.meetings, np.zeros(len(graph.meetings), np.bool_)
     few = (
         select_collectives(graph, "all_reduce")
@@ -109,7 +109,7 @@ def _statistics(graph: TaskGraph, backward: Flags) -> Flags:
 
 
 def select_sized_collectives(graph: TaskGraph, meetings: Flags) -> Flags:
-    """Those whose size is known; raises `NotApplicable` where most are not."""
+    """Select those whose size is known. Raise `NotApplicable` if most sizes are unknown."""
     known: Flags = meetings & (graph.meetings.size > 0)
     if known.sum() * 2 < meetings.sum():
         raise NotApplicable("collectives were recorded without their sizes: record with lostflops run")
@@ -117,15 +117,16 @@ def select_sized_collectives(graph: TaskGraph, meetings: Flags) -> Flags:
 
 
 class Round(NamedTuple):
-    """The reductions of one group in one step, in their order: `tasks` has a row for each rank, a column for each."""
+    """The reductions of one group in one step, in their order."""
 
     meetings: Rows
     tasks: Rows
+    """One row per rank, one column per reduction."""
     step: int
 
 
 def rounds(graph: TaskGraph, meetings: Flags) -> list[Round]:
-    """Those that every member of a round attends; others are left out."""
+    """Return the rounds in which every rank attends every reduction; others are left out."""
     rows = members(graph, meetings)
     rank, step, meeting = graph.rank[rows], graph.tasks.step[rows], graph.tasks.meeting[rows]
     group = graph.meetings.group[meeting]
@@ -140,7 +141,7 @@ def rounds(graph: TaskGraph, meetings: Flags) -> list[Round]:
 
 
 class ReductionCall(NamedTuple):
-    """Meetings that are alike."""
+    """The operation, size and group that similar meetings have in common."""
 
     op: str
     size: int
@@ -149,8 +150,8 @@ class ReductionCall(NamedTuple):
 
 
 def calls(graph: TaskGraph, chosen: Flags) -> tuple[Rows, list[ReductionCall], Rows]:
-    """Rows of the chosen meetings, the different ones among them, and for each row which one it is. A group that does
-    not tell its size has those that attended, one that does not tell its hosts one."""
+    """Return the rows of the chosen meetings, the distinct calls among them, and for each row which call it is. A group
+    of unknown size counts the ranks that attended; unknown hosts count as one."""
     told, rows = graph.meetings, np.flatnonzero(chosen)
     attended = np.bincount(graph.tasks.meeting[graph.tasks.meeting >= 0], minlength=len(told))
     ranks = np.where(told.ranks > 0, told.ranks, attended)[rows]

@@ -49,8 +49,8 @@ _ALLOWED: Final = 0.03
 
 
 def laid_out(graph: TaskGraph) -> tuple[TaskGraph, Pipeline]:
-    """The pipeline of a graph, and the graph to lay it anew in: of a traced one that of its passes. Raises
-    `NotApplicable` where there is none, or where its passes do not make up its steps."""
+    """Return the graph in which the pipeline can be rearranged, and the pipeline; for a traced pipeline, this is the
+    graph of its passes. Raise `NotApplicable` if there is no pipeline, or if its passes do not add up to its steps."""
     if has_passes(graph):
         return graph, pipeline(graph)
     base, transfer, fixed = reduce_to_passes(graph)
@@ -64,7 +64,7 @@ def laid_out(graph: TaskGraph) -> tuple[TaskGraph, Pipeline]:
 
 
 def relaid(graph: TaskGraph, made: Pipeline, schedule: str, shape: PipelineShape) -> TaskGraph:
-    """The graph with its pipeline in this schedule and shape; transfers and pauses stay as long as they were."""
+    """Return the graph with its pipeline in this schedule and shape; transfers and pauses keep their times."""
     time = cut_stages(resplit_times(made.time, shape.microbatches, 5), shape.chunks)
     parts = [
         _tile_stage_rows(_stage(schedule, stage, shape, ahead=made.ahead), stage, made, time)
@@ -111,8 +111,9 @@ def _compute_lanes(graph: TaskGraph, made: Pipeline) -> Index:
 
 
 def _stage(schedule: str, stage: int, shape: PipelineShape, *, ahead: bool) -> Rows:
-    """What a stage does in a step, row by row: on which of its lanes, what, in which meeting, and for what it sends the
-    row that made it. What is received ahead has lanes of its own. Meetings are numbered by the pass that receives."""
+    """Return the rows of what a stage does in a step: on which of its lanes, what, in which meeting, and for a send the
+    row that made its data. Receives that are issued ahead have their own lanes. Meetings are numbered by the pass that
+    receives."""
     places, rows = shape.stages * shape.chunks, []
     for backward, chunk, microbatch in order(schedule, stage, shape):
         place = chunk * shape.stages + stage
@@ -130,7 +131,7 @@ def _stage(schedule: str, stage: int, shape: PipelineShape, *, ahead: bool) -> R
 
 
 def _tile_stage_rows(own: Rows, stage: int, made: Pipeline, time: npt.NDArray[np.float64]) -> Rows:
-    """The rows of a stage for all pipelines and steps."""
+    """Repeat the rows of a stage for all pipelines and steps."""
     count, blocks = own["lane"].size, made.ranks.shape[0] * made.steps.size
     result = {name: np.tile(column, blocks) for name, column in own.items()}
     block = np.repeat(np.arange(blocks), count)
@@ -153,7 +154,7 @@ def _tile_stage_rows(own: Rows, stage: int, made: Pipeline, time: npt.NDArray[np
 
 
 def _with_transfers(graph: TaskGraph, made: Pipeline, kept: Ns, new: Rows) -> tuple[TaskGraph, Index]:
-    """The graph with the meetings that are left and the new ones, and the meeting of each task, kept ones first."""
+    """Return the graph with the remaining and the new meetings, and the meeting of each task, kept tasks first."""
     graph, (op, group) = with_words(graph, "send", "")
     left, own = np.unique(graph.tasks.meeting[kept], return_inverse=True)
     alone = int(left.size > 0 and left[0] == NONE)
@@ -202,7 +203,8 @@ def _tasks(graph: TaskGraph, new: Rows, places: PassPlaces) -> tuple[Tasks, Task
 
 
 def _edges(old: Edges, new: Rows, places: PassPlaces) -> Edges:
-    """Those between kept tasks; what waited for a pass waits for the last, what held the first one back still does."""
+    """Return the edges between kept tasks, and those of new sends. Tasks that waited for a pass wait for the last one;
+    tasks that held back the first pass still do."""
     src, dst = places.old[old.src] >= 0, places.old[old.dst] >= 0
     stays = dst | (src & places.is_first(old.dst))
     left = old.take(stays)

@@ -17,7 +17,7 @@ _SPARSE: Final = 16
 
 
 def number_distinct_rows(*columns: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    """A number from 0 for each distinct row.
+    """Number the distinct rows from 0, and return the number of each row.
 
     >>> number_distinct_rows(np.array([5, 5, 3]), np.array([1, 2, 1])).tolist()
     [1, 2, 0]
@@ -30,7 +30,7 @@ def number_distinct_rows(*columns: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
 
 
 def _places(column: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    """Of each number among the distinct ones. Where these are dense, counting them is faster than sorting.
+    """Return the place of each number among the distinct ones. If these are dense, counting is faster than sorting.
 
     >>> _places(np.array([5, -1, 5])).tolist(), _places(np.array([5, -(10**9)])).tolist()
     ([1, 0, 1], [1, 0])
@@ -47,7 +47,7 @@ def _places(column: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
 
 
 def on_lanes(graph: TaskGraph, kind: LaneKind) -> Flags:
-    """Tasks that run on lanes of this kind."""
+    """Select tasks that run on lanes of this kind."""
     found: Flags = graph.lanes.kind[graph.tasks.lane] == kind
     return found
 
@@ -57,7 +57,7 @@ def on_line(graph: TaskGraph, *lines: str) -> Flags:
 
 
 def of_class(graph: TaskGraph, *classes: str) -> Flags:
-    """Kernels of these classes."""
+    """Select kernels of these classes."""
     named = np.isin(graph.tasks.kernel_class, [CLASSES.index(name) for name in classes])
     found: Flags = named & (graph.tasks.kind == TaskKind.KERNEL)
     return found
@@ -68,7 +68,7 @@ def ranks_with_device(graph: TaskGraph) -> Index:
 
 
 def launchers(graph: TaskGraph) -> Index:
-    """The task that launched each one, or handed it to another thread; NONE where nobody did."""
+    """Return for each task the one that launched it, or handed it to another thread; NONE if there is none."""
     edges = graph.edges
     rows = np.isin(edges.because, (Because.LAUNCH, Because.THREAD))
     rows &= on_lanes(graph, LaneKind.HOST)[edges.src] & ~on_lanes(graph, LaneKind.HOST)[edges.dst]
@@ -78,8 +78,8 @@ def launchers(graph: TaskGraph) -> Index:
 
 
 def between_ranks(graph: TaskGraph) -> Flags:
-    """Meetings of a sender and a receiver; among more, kernels that send are those of an all-to-all. Of several ranks,
-    two that meet for what is not told are taken for such a pair."""
+    """Select meetings of a sender and a receiver. With more than two attending, kernels that send are those of an
+    all-to-all. If more than two ranks were recorded, two that meet for an unknown operation count as such a pair."""
     unknown = ("",) if len(graph.ranks) > _PAIR else ()
     words = [graph.word(op) for op in (*POINT_TO_POINT, *unknown)]
     attended = np.bincount(graph.tasks.meeting[graph.tasks.meeting >= 0], minlength=len(graph.meetings))
@@ -88,7 +88,7 @@ def between_ranks(graph: TaskGraph) -> Flags:
 
 
 def names_with(graph: TaskGraph, *parts: str) -> Flags:
-    """Tasks whose name has one of these in it, in whatever case."""
+    """Select tasks whose name contains one of these parts, ignoring case."""
     held = np.array([any(part in word.casefold() for part in parts) for word in graph.words], np.bool_)
     found: Flags = held[graph.tasks.name] & (graph.tasks.name >= 0)
     return found

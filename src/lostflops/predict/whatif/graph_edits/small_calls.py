@@ -26,14 +26,14 @@ from lostflops.predict.whatif.graph_edits.whole_model import select_gradient_gat
 Phases = npt.NDArray[np.integer]
 
 SMALL: Final = 65_536
-"""Bytes up to which a collective moves a few values."""
+"""A collective of at most this many bytes moves only a few values."""
 _OF_THE_MODEL: Final = ("all_to_all", "reduce_scatter")
 _ABOUT: Final = 16
-"""Bytes by which statistics of a batch and their gradients differ at most, such as a count of samples."""
+"""Statistics of a batch and their gradients differ by at most this many bytes, such as a count of samples."""
 
 
 def small_calls(graph: TaskGraph, facts: Facts) -> Flags:
-    """Meetings; raises `NotApplicable` where there is none."""
+    """Select small collectives that the host waits for at once. Raise `NotApplicable` if there is none."""
     told = graph.meetings
     small = (told.size <= SMALL) & (told.ranks != 1) & ~between_ranks(graph)
     small &= asked_in(graph, lambda phase: phase != BACKWARD)
@@ -48,7 +48,7 @@ def small_calls(graph: TaskGraph, facts: Facts) -> Flags:
 
 
 def _of_the_model(graph: TaskGraph) -> Flags:
-    """Meetings that forward and backward passes cannot do without."""
+    """Select meetings that forward and backward passes cannot do without."""
     told, back = graph.meetings, in_phase(graph, BACKWARD)
     found: Flags = select_collectives(graph, *_OF_THE_MODEL) | np.isin(told.group, tensor_groups(graph))
     # ZeroRedundancyOptimizer sends the parameters that a rank has updated to the others.
@@ -64,7 +64,7 @@ def _of_the_model(graph: TaskGraph) -> Flags:
 
 
 def asked_in(graph: TaskGraph, is_phase: Callable[[Phases], Flags]) -> Flags:
-    """Return the meetings that a rank calls in such a phase."""
+    """Return the meetings that a rank calls in a phase for which `is_phase` holds."""
     asker = launchers(graph)
     rows = np.flatnonzero((graph.tasks.meeting >= 0) & (asker >= 0))
     found = np.zeros(len(graph.meetings), np.bool_)
@@ -73,7 +73,7 @@ def asked_in(graph: TaskGraph, is_phase: Callable[[Phases], Flags]) -> Flags:
 
 
 def _find_awaited_tasks(graph: TaskGraph, rows: npt.NDArray[np.int64]) -> Index:
-    """Those of these tasks for which the host waits before it computes anything."""
+    """Return the tasks among `rows` for which the host waits before it computes anything."""
     tasks, edges, asker = graph.tasks, graph.edges, launchers(graph)
     waits = (tasks.kind[edges.dst] == TaskKind.SYNC) & (tasks.step[edges.src] >= 0) & np.isin(edges.src, rows)
     waits &= asker[edges.src] >= 0

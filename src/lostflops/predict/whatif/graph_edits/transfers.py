@@ -34,7 +34,8 @@ _FEWEST_ALIKE = 3
 
 @dataclass
 class TimedTransfers:
-    """Asked for times, each source once; remembers what it answered from."""
+    """Answers how long transfers take, and remembers which sources the answers come from; each question is asked
+    once."""
 
     told: CommTimes | None
     own: CommTimes
@@ -73,7 +74,7 @@ class TimedTransfers:
 
     @property
     def doubt(self) -> float:
-        """Of a change that these answers make: half their intervals, of the middle one."""
+        """Part by which a change made with these answers may be wrong: the median of half their intervals."""
         return float(min(1.0, np.median(self.doubts))) if self.doubts else 0.0
 
     @property
@@ -82,8 +83,8 @@ class TimedTransfers:
 
 
 def samples(graph: TaskGraph, among: Flags | None = None) -> dict[Key, Samples]:
-    """Transfers whose members were all recorded, by operation, level, ranks, hosts and size; of all meetings, or of
-    some."""
+    """Return transfers whose members were all recorded, by operation, level, ranks, hosts and size; of all meetings, or
+    only of those in `among`."""
     found: dict[Key, Samples] = {}
     told = graph.meetings
     known = told.whole & (told.size > 0) & (told.transfer > 0)
@@ -99,16 +100,18 @@ def samples(graph: TaskGraph, among: Flags | None = None) -> dict[Key, Samples]:
 
 @dataclass(frozen=True, slots=True)
 class Latencies:
-    """Which part of each meeting's transfer is latency, with the least and most that it may be; 0 elsewhere."""
+    """Part of each meeting's transfer that is latency; 0 for meetings that were not chosen."""
 
     share: Floats
     low: Floats
+    """Smallest possible part."""
     high: Floats
+    """Largest possible part."""
 
 
 def latencies(graph: TaskGraph, chosen: Flags, transfers: TimedTransfers) -> Latencies:
-    """A transfer without a byte over that of its own size, by the same source. No latency is longer than the typical
-    call of the quickest size."""
+    """Compute the time of a transfer of no bytes divided by that of its own size, from the same source. No latency is
+    longer than the typical call of the quickest size."""
     columns = np.zeros((3, len(graph.meetings)))
     rows, different, which = calls(graph, chosen)
     shares = np.zeros((3, len(different)))
@@ -142,7 +145,7 @@ def apart(done: Schedule, *factors: Floats) -> float:
 
 
 def deviation(nominal: Floats, ends: tuple[Floats, Floats], weight: Floats) -> float:
-    """By what part of itself a sum of changes may be wrong, with what it would be at both ends."""
+    """Return the part of itself by which a sum of changes may be wrong, given what it would be at both ends."""
     whole = float((nominal * weight).sum())
     if whole == 0:
         return 1.0

@@ -10,7 +10,7 @@ _MOST: Final = 1_000_000
 
 
 def number(text: str, what: str) -> float:
-    """A positive number.
+    """Parse a positive number.
 
     >>> number("25", "bucket_mb")
     25.0
@@ -25,7 +25,7 @@ def number(text: str, what: str) -> float:
 
 
 def count(text: str, what: str) -> int:
-    """A positive whole number.
+    """Parse a positive whole number.
 
     >>> count("4", "accumulate")
     4
@@ -37,7 +37,7 @@ def count(text: str, what: str) -> int:
 
 
 def times(text: str, what: str) -> float:
-    """A factor, written `2x` or `0.5x`.
+    """Parse a factor, written `2x` or `0.5x`.
 
     >>> times("2x", "network.bandwidth")
     2.0
@@ -51,7 +51,8 @@ def times(text: str, what: str) -> float:
 
 
 def one_of(text: str, choices: tuple[str, ...], what: str) -> str:
-    """
+    """Return the text if it is one of the choices.
+
     >>> one_of("removed", ("removed",), "straggler")
     'removed'
     """

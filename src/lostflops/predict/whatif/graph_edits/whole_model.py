@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 def select_weight_averages(graph: TaskGraph, facts: Facts) -> Flags:
-    """All-reduces of as many bytes as there are parameters, before the forward pass or after the update: weights.
-    Groups that sum activations in both passes are tensor parallel."""
+    """Select all-reduces of as many bytes as there are parameters, before the forward pass or after the update: these
+    average weights. Groups that sum activations in both passes are tensor parallel and left out."""
     told = graph.meetings
     asked: Flags = (
         select_collectives(graph, "all_reduce") & (told.ranks != 1) & (told.size > 0) & ~in_phase(graph, BACKWARD)
@@ -28,8 +28,8 @@ def select_weight_averages(graph: TaskGraph, facts: Facts) -> Flags:
 
 
 def select_gradient_gathers(graph: TaskGraph, facts: Facts) -> Flags:
-    """All-gathers behind the backward pass, one for each parameter: of gradients. Sharded jobs gather several
-    parameters at once, and before they are used."""
+    """Select all-gathers after the backward pass, one for each parameter: these gather gradients. Sharded jobs gather
+    several parameters at once, and before they are used."""
     told = graph.meetings
     own = [size for _, size, _ in facts.parameters]
     asked: Flags = select_collectives(graph, "all_gather") & (told.ranks > 1) & (told.size > 0) & behind_backward(graph)

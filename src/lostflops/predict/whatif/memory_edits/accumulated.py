@@ -18,8 +18,8 @@ from lostflops.predict.whatif.memory_edits.editing import (
 
 
 def select_final_gradients(memory: RankMemory) -> Flags:
-    """Gradients that are there for the optimizer: those of the step before the window, and what outlives the backward
-    pass that made it. What does not was only at the same address."""
+    """Select gradients that are there for the optimizer: those of the step before the window, and those that outlive
+    the backward pass that made them. Others were only at the same address."""
     blocks = memory.blocks
     inside = (blocks.born > BEFORE) & (blocks.phase == BACKWARD) & (blocks.step >= 0)
     ends = np.full(int(blocks.step.max(initial=0)) + 2, BEFORE)
@@ -31,7 +31,7 @@ def select_final_gradients(memory: RankMemory) -> Flags:
 
 
 def lasting(memory: RankMemory) -> RankMemory:
-    """Gradients of one step are there throughout the window, as where buckets hold them."""
+    """Keep the gradients of one step throughout the window, as buckets do."""
     blocks = memory.blocks
     grads = select_final_gradients(memory)
     steps = blocks.step[grads & (blocks.born > BEFORE)]
@@ -49,8 +49,8 @@ def lasting(memory: RankMemory) -> RankMemory:
 
 
 def accumulate_gradients(memory: RankMemory) -> RankMemory:
-    """As in a microbatch behind the first: sums are there throughout, and what a backward pass gives is added to them
-    and freed."""
+    """Return the memory of a microbatch after the first: sums are there throughout, and what a backward pass gives is
+    added to them and freed."""
     blocks = memory.blocks
     fresh = np.flatnonzero(select_final_gradients(memory) & (blocks.born > BEFORE))
     added_up = New(blocks.born[fresh], blocks.born[fresh] + 1, blocks.bytes[fresh], Owner.TEMPORARIES)

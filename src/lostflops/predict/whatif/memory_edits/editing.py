@@ -19,7 +19,7 @@ NO_TEXT: Final = 0
 
 
 class New(NamedTuple):
-    """Blocks to put in: a value of each column for every one. Where they would be allocated is not told."""
+    """Blocks to add, with one value of each column per block. Where they would be allocated is unknown."""
 
     born: Codes
     died: Codes
@@ -28,13 +28,13 @@ class New(NamedTuple):
 
 
 def select_owned_blocks(memory: RankMemory, *owners: Owner) -> Flags:
-    """Which blocks belong to one of them."""
+    """Select blocks that belong to one of these owners."""
     found: Flags = np.isin(memory.blocks.owner, [CODE[owner] for owner in owners])
     return found
 
 
 def resize_blocks(memory: RankMemory, rows: npt.NDArray[Any], sizes: npt.NDArray[Any] | int) -> RankMemory:
-    """With so many bytes in these rows; those of none are gone."""
+    """Give these rows new sizes in bytes; blocks of size 0 are removed."""
     changed = memory.blocks.bytes.copy()
     changed[rows] = sizes
     return with_blocks(memory, _take_blocks(replace(memory.blocks, bytes=changed), changed > 0))
@@ -51,7 +51,7 @@ def without(memory: RankMemory, gone: Flags) -> RankMemory:
 def change_lifetimes(
     memory: RankMemory, rows: npt.NDArray[Any], *, born: Codes | None = None, died: Codes | None = None
 ) -> RankMemory:
-    """With these rows alive from and until other events."""
+    """Let these rows live from and until other events."""
     blocks = memory.blocks
     columns = {"born": blocks.born.copy(), "died": blocks.died.copy()}
     for name, given in (("born", born), ("died", died)):
@@ -63,7 +63,7 @@ def change_lifetimes(
 
 
 def add_blocks(memory: RankMemory, new: New) -> RankMemory:
-    """With more blocks; those that would live at no event or hold nothing are left out."""
+    """Add blocks; those that would live at no event or hold no bytes are left out."""
     lives = (new.died > new.born) & (new.bytes > 0)
     born, died = new.born[lives], new.died[lives]
     blocks, edges, none = memory.blocks, _edges(memory), np.full(born.size, NO_TEXT)
@@ -88,7 +88,7 @@ def add_blocks(memory: RankMemory, new: New) -> RankMemory:
 
 
 def with_blocks(memory: RankMemory, blocks: Blocks) -> RankMemory:
-    """With these blocks in place of its own."""
+    """Return the memory with these blocks in place of its own."""
     more = _sum_held_bytes(blocks, memory.time.size) - _sum_held_bytes(memory.blocks, memory.time.size)
     return replace(
         memory,
@@ -100,7 +100,7 @@ def with_blocks(memory: RankMemory, blocks: Blocks) -> RankMemory:
 
 
 def _sum_held_bytes(blocks: Blocks, events: int) -> Codes:
-    """Bytes of all blocks when the window opened and after each event."""
+    """Return the bytes of all blocks when the window opened and after each event."""
     found = np.zeros(events + 2, np.int64)
     np.add.at(found, blocks.born + 1, blocks.bytes)
     np.subtract.at(found, blocks.died + 1, blocks.bytes)
@@ -112,5 +112,5 @@ def _take_blocks(blocks: Blocks, rows: Flags) -> Blocks:
 
 
 def _edges(memory: RankMemory) -> npt.NDArray[np.int64]:
-    """Times of all that a block can begin or end at: the opening, each event, the closing."""
+    """Return the times at which a block can begin or end: the opening, each event, the closing."""
     return np.concatenate([[memory.opened], memory.time, [memory.closed]])

@@ -35,11 +35,12 @@ from lostflops.predict.whatif.memory_edits.sharding import one_by_one, shard, sh
 _ROOT: Final = ""
 _DOUBT: Final = 0.1
 _ROOM: Final = 4
-"""Events that become of one: between two of them a pass ends and the next begins, in up to three turns."""
+"""Number of events that each event becomes: between two events a pass ends and the next begins, which takes up to
+three."""
 
 
 def fully_sharded(memory: RankMemory, held: Sequence[HeldParameter], ranks: int) -> RankMemory:
-    """The memory of the first rank; `held` are parameters, of which the memory has the whole."""
+    """Return the memory of the first rank; `held` are parameters that the given memory holds whole."""
     units = _units(held)
     roomy = _roomier(without(memory, select_owned_blocks(memory, Owner.COMMUNICATION)))
     own = _unit_of(roomy, units)
@@ -64,8 +65,8 @@ def fully_sharded(memory: RankMemory, held: Sequence[HeldParameter], ranks: int)
 
 
 def doubt_of(before: RankMemory, after: RankMemory, held: Sequence[HeldParameter], backend: str | None) -> float:
-    """Of what becomes of the peak: gloo copies what it reduces and scatters, and its threads free the copy when they
-    come to it, so that a unit more may be there."""
+    """Return the doubt of the new peak: gloo copies what it reduces and scatters, and its threads free the copy later,
+    so one more unit may be in memory."""
     moved = abs(after.peak_bytes - before.peak_bytes)
     if backend != "gloo" or not moved:
         return _DOUBT
@@ -74,7 +75,7 @@ def doubt_of(before: RankMemory, after: RankMemory, held: Sequence[HeldParameter
 
 
 def scatter_gradients(memory: RankMemory, ranks: int) -> RankMemory:
-    """Gradients of a layer whole until its backward is done, then an even part of them."""
+    """Keep the gradients of a layer whole until its backward is done, then only an even part of them."""
     roomy = _roomier(memory)
     blocks = roomy.blocks
     layers = np.unique([_unit(text) for text in roomy.texts], return_inverse=True)[1][blocks.module]
@@ -91,7 +92,7 @@ def scatter_gradients(memory: RankMemory, ranks: int) -> RankMemory:
 
 
 def _select_leftover_gradients(memory: RankMemory) -> Flags:
-    """Gradients of the step before the window, which were reduced there."""
+    """Select gradients of the step before the window; they were reduced there."""
     found: Flags = select_owned_blocks(memory, Owner.GRADIENTS) & (memory.blocks.born == BEFORE)
     return found
 
@@ -105,20 +106,28 @@ class _Made(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Step:
-    """Events of one step: where forward begins and leaves the model, where backward comes to it and where it ends;
-    units (0 is the root) in the order of forward, with the first and the last event of each there and the last of its
-    backward. `enters` is where backward comes to the first of them."""
+    """Events of one step, and when it works on each unit (0 is the root)."""
 
     begins: int
+    """Event at which forward begins."""
     leaves: int
+    """Event at which forward leaves the model."""
     turns: int
+    """Event at which backward comes to the model."""
     enters: int
+    """Event at which backward comes to its first unit."""
     ends: int
+    """Event at which backward ends."""
     order: tuple[int, ...]
+    """Units in the order of forward."""
     first: dict[int, int]
+    """First event of each unit in forward."""
     last: dict[int, int]
+    """Last event of each unit in forward."""
     back: dict[int, int]
+    """Last event of each unit in backward."""
     gradients: np.ndarray
+    """Flags the blocks that are final gradients of the step."""
 
     @classmethod
     def of(cls, memory: RankMemory, own: Codes, step: int) -> _Step:
@@ -144,11 +153,12 @@ class _Step:
         )
 
     def when_scattered(self, unit: int) -> int:
-        """When its gradients are copied to be scattered; the root's when all is done."""
+        """Return the event at which the gradients of a unit are copied to be scattered; for the root, after everything
+        else."""
         return self.back[unit] + 1 if unit in self.back else self.ends + 2
 
     def make_gather_blocks(self, sizes: Sequence[int]) -> Iterator[_Made]:
-        """Flat buffers and whole parameters, of the root first."""
+        """Yield the flat buffers and whole parameters, those of the root first."""
         following = (*(self.first[unit] for unit in self.order), self.leaves)
         yield _Made(Owner.COMMUNICATION, self.begins - 3, following[0], sizes[0])
         yield _Made(Owner.COMMUNICATION, self.begins - 3, self.ends + 2, sizes[0])
@@ -164,7 +174,7 @@ class _Step:
             ahead = begins
 
     def make_scatter_blocks(self, unit: int, part: int, whole: int, freed: int) -> Iterator[_Made]:
-        """The buffer until the next unit's, and the shard that stays until gradients are freed."""
+        """Yield the buffer, which lives until the next unit's, and the shard, which lives until gradients are freed."""
         done = self.when_scattered(unit)
         place = self.order.index(unit) if unit in self.back else -1
         until = done + 2 if place < 0 else self.ends + 2 if not place else self.when_scattered(self.order[place - 1])
@@ -173,7 +183,7 @@ class _Step:
 
 
 def _units(held: Sequence[HeldParameter]) -> dict[str, list[HeldParameter]]:
-    """By the name of the unit, or of the layer where none is told; the root, to which the rest belongs, first."""
+    """Group parameters by numbered layer; the root, which gets all others, is first."""
     found: dict[str, list[HeldParameter]] = {_ROOT: []}
     for one in held:
         found.setdefault(_unit(one.name.rpartition(".")[0]), []).append(one)
@@ -186,7 +196,7 @@ def _unit(module: str) -> str:
 
 
 def _unit_of(memory: RankMemory, units: dict[str, list[HeldParameter]]) -> Codes:
-    """The place of each block's unit among them."""
+    """Return the place of each block's unit among `units`."""
     places = {unit: place for place, unit in enumerate(units)}
     of_text = np.array([places.get(_unit(text), 0) for text in memory.texts], np.int64)
     found: Codes = of_text[memory.blocks.module]
@@ -194,7 +204,8 @@ def _unit_of(memory: RankMemory, units: dict[str, list[HeldParameter]]) -> Codes
 
 
 def _steps(memory: RankMemory) -> list[int]:
-    """Those with both passes; refuses memory that does not tell them."""
+    """Return the steps with both passes. Raise `NotApplicable` if the memory does not show them, or shows no gradients
+    that backward allocated."""
     blocks = memory.blocks
     ahead, behind = (set(blocks.step[blocks.phase == phase].tolist()) - {-1} for phase in (FORWARD, BACKWARD))
     if not ahead & behind:
@@ -205,7 +216,7 @@ def _steps(memory: RankMemory) -> list[int]:
 
 
 def _roomier(memory: RankMemory) -> RankMemory:
-    """The same, with events in which nothing happens behind each, and before the first."""
+    """Return the same memory with empty events after each event, and before the first."""
 
     def move(events: Codes) -> Codes:
         found: Codes = np.where(events == BEFORE, BEFORE, (events + 1) * _ROOM)

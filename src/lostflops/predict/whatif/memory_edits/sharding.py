@@ -15,10 +15,11 @@ from lostflops.predict.whatif.change import Facts, HeldParameter
 from lostflops.predict.whatif.memory_edits.editing import resize_blocks, scale_blocks, select_owned_blocks
 
 _SHARDED: Final = 0.75
-"""Of the whole, that a rank holds at most where parameters are sharded."""
+"""Parameters are sharded if a rank holds less than this part of them."""
 _AT_ONCE: Final = "_foreach"
 _SCALAR: Final = 64
-"""Bytes up to which a state is a number, such as a count of steps: it stays what it is where its tensor is cut."""
+"""A state of at most this many bytes is a single number, such as a count of steps: it keeps its size when its tensor is
+cut."""
 
 
 def replicas(facts: Facts) -> int:
@@ -42,7 +43,8 @@ def is_sharded(held: Sequence[HeldParameter]) -> bool:
 
 
 def shard(one: HeldParameter, ranks: int) -> int:
-    """Bytes of the first rank's rows, as `fully_shard` cuts them (torch.chunk along the first dimension, padded).
+    """Return the bytes of the first rank's rows, as `fully_shard` cuts them (torch.chunk along the first dimension,
+    padded).
 
     >>> shard(HeldParameter("w", 4000, 4000, 10, 4, True, None), 4)
     1200
@@ -55,8 +57,9 @@ def shards(held: Sequence[HeldParameter], ranks: int) -> int:
 
 
 def parts(held: Sequence[HeldParameter], ranks: int) -> list[tuple[HeldParameter, ...]]:
-    """What each rank updates, as ZeroRedundancyOptimizer deals whole parameters out: the largest first, each to the
-    rank that has least (torch/distributed/optim/zero_redundancy_optimizer.py, `_partition_parameters`).
+    """Return the parameters that each rank updates, as ZeroRedundancyOptimizer distributes whole parameters: the
+    largest first, each to the rank that has least (torch/distributed/optim/zero_redundancy_optimizer.py,
+    `_partition_parameters`).
 
     >>> sizes = [HeldParameter(str(size), size, size, size, 4, True, None) for size in (40, 90, 30, 20)]
     >>> [[one.whole for one in part] for part in parts(sizes, 2)]
@@ -76,8 +79,8 @@ def fullest(held: Sequence[HeldParameter], ranks: int) -> tuple[HeldParameter, .
 
 
 def with_states(memory: RankMemory, factor: float, share: float) -> RankMemory:
-    """States of the optimizer, and what its update allocates for all tensors at once, times `factor`. `share` is that
-    of their number: numbers beside each tensor, such as counts of steps, are as many as there are tensors."""
+    """Scale the optimizer's states, and what its update allocates for all tensors at once, by `factor`. `share` scales
+    the number of tensors: there are as many single numbers, such as counts of steps, as there are tensors."""
     blocks = memory.blocks
     states = select_owned_blocks(memory, Owner.OPTIMIZER)
     numbers = states & (blocks.bytes <= _SCALAR)
@@ -88,13 +91,13 @@ def with_states(memory: RankMemory, factor: float, share: float) -> RankMemory:
 
 
 def _fewer(memory: RankMemory, share: float) -> RankMemory:
-    """With numbers of so many tensors; the first ones stay."""
+    """Keep the first `share` of the single numbers, and remove the others."""
     numbers = np.flatnonzero(select_owned_blocks(memory, Owner.OPTIMIZER) & (memory.blocks.bytes <= _SCALAR))
     return resize_blocks(memory, numbers[round(numbers.size * share) :], 0)
 
 
 def update(memory: RankMemory, called: str = "") -> Flags:
-    """What the optimizer's step allocates and frees, by ops with this in their names."""
+    """Select what the optimizer's step allocates and frees, by ops with `called` in their names."""
     named = np.array([called in text for text in memory.texts], np.bool_)
     found: Flags = (
         select_owned_blocks(memory, Owner.TEMPORARIES) & (memory.blocks.phase == OPTIMIZER) & named[memory.blocks.op]
@@ -103,13 +106,13 @@ def update(memory: RankMemory, called: str = "") -> Flags:
 
 
 def one_by_one(memory: RankMemory) -> Flags:
-    """What updates allocate for one tensor after the other, which `with_states` leaves as it is."""
+    """Select what updates allocate for one tensor after the other; `with_states` leaves it as it is."""
     found: Flags = update(memory) & ~update(memory, _AT_ONCE)
     return found
 
 
 def is_partitioned(memory: RankMemory, held: Sequence[HeldParameter]) -> bool:
-    """Whether the rank has states of some trained modules alone, as ZeroRedundancyOptimizer deals them out."""
+    """Return whether the rank has states of only some trained modules, as ZeroRedundancyOptimizer distributes them."""
     states = {
         memory.texts[code] for code in memory.blocks.module[select_owned_blocks(memory, Owner.OPTIMIZER)].tolist()
     } - {""}

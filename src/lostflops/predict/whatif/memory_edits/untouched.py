@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def keep_memory_unchanged(why: str) -> Callable[[RankMemory, str, Facts], Remembered]:
-    """`why` is a sentence for people."""
+    """Return a `remember` function for changes that do not affect memory; `why` is a sentence for the reader."""
 
     def remember(memory: RankMemory, value: str, facts: Facts) -> Remembered:
         del value, facts

@@ -27,32 +27,38 @@ _NODE: Final = "autograd::engine::evaluate_function: "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModuleCalls:
-    """`modules` stand in the order in which they first ran, a module before those inside it; `end` is where each one's
-    inner modules end. The other columns have a row for each call that has a backward pass: from `start` to `stop` it
-    ran, to `cut` it would run again, which takes `ns` (of the device where there is one) of `forward_ns`; from `back`
-    to `back_stop` its backward pass ran. Times are the host's. `steps` is how many there are."""
+    """Calls of modules that have a backward pass: one row per call. `start` to `back_stop` are host times in ns."""
 
     modules: tuple[str, ...]
+    """Names in the order in which modules first ran, a module before those inside it."""
     end: Codes
+    """For each module, the place after its last inner module."""
     module: Codes
+    """Place in `modules` of each call."""
     start: Ns
     stop: Ns
     cut: Ns
+    """Time up to which the call would be run again."""
     back: Ns
+    """Start of its backward pass."""
     back_stop: Ns
+    """End of its backward pass."""
     ns: Ns
+    """Time from `start` to `cut`, of the device if there is one."""
     forward_ns: Ns
+    """Time from `start` to `stop`, of the device if there is one."""
     steps: int
+    """Number of steps with these calls."""
     notes: tuple[str, ...] = ()
 
     def per_step(self, column: Ns) -> npt.NDArray[np.float64]:
-        """Of each module: the median of its calls, so many times as a step has."""
+        """Return for each module the median of its calls, times its calls per step."""
         each = [column[self.module == at] for at in range(len(self.modules))]
         return np.array([float(np.median(own)) * own.size / max(self.steps, 1) for own in each])
 
 
 def calls_of(run: Run, rank: int) -> ModuleCalls:
-    """Of modules that could be wrapped: called once in each pass, and not computed again as it is."""
+    """Return the calls of modules that could be wrapped: called once in each pass, and not already recomputed."""
     ran = _columns(
         run,
         f"select module, start, start + dur as stop, lane, coalesce(step, -1) as step from events where rank = {rank} "
@@ -118,7 +124,7 @@ def _columns(run: Run, query: str) -> dict[str, npt.NDArray[Any]]:
 
 
 def _inside(times: Ns, start: Ns, stop: Ns) -> npt.NDArray[np.bool_]:
-    """Whether each time is inside one of these spans."""
+    """Return whether each time is inside one of these spans."""
     if not start.size:
         return np.zeros(times.size, np.bool_)
     at = np.searchsorted(start, times, "right") - 1
@@ -132,8 +138,8 @@ def _is_related(name: str, other: str) -> bool:
 
 
 def _backward(start: Ns, stop: Ns, node: Ns, node_stop: Ns) -> tuple[Codes, Ns, Ns] | None:
-    """Calls with a backward pass before the next call, and when that ran; None where a later call's comes first, so
-    that it cannot be told which is whose."""
+    """Return the calls with a backward pass before the next call, and when that ran; None if a later call's backward
+    comes first, so that they cannot be matched."""
     first = np.searchsorted(node, stop)
     last = np.searchsorted(node, np.append(start[1:], np.iinfo(np.int64).max))
     has = np.flatnonzero(last > first)
@@ -146,7 +152,7 @@ def _backward(start: Ns, stop: Ns, node: Ns, node_stop: Ns) -> tuple[Codes, Ns, 
 
 
 def _sort_by_nesting(found: list[tuple[str, Codes, Ns, Ns]]) -> list[tuple[str, Codes, Ns, Ns]]:
-    """A module before those inside it, and these before the next."""
+    """Sort modules: each before those inside it, and these before the next."""
     place = {name: at for at, (name, *_) in enumerate(found)}
 
     def key(name: str) -> tuple[int, ...]:
@@ -165,8 +171,8 @@ def _end(modules: Sequence[str], at: int) -> int:
 
 
 def _find_cut_times(run: Run, rank: int, start: Ns, stop: Ns) -> Ns:
-    """When the last thing that backward needs is there; the start where it needs nothing, the stop where no sequence
-    numbers tell."""
+    """Return when everything that backward needs exists: the start if it needs nothing, the stop if no sequence numbers
+    were recorded."""
     ops = _columns(
         run,
         f"select name, start, start + dur as stop from events where rank = {rank} and kind = 'op' and "
@@ -185,7 +191,7 @@ def _find_cut_times(run: Run, rank: int, start: Ns, stop: Ns) -> Ns:
 
 
 def _took(run: Run, rank: int, start: Ns, stop: Ns) -> Ns:
-    """Time of the device for what was launched between, or of the host where there is none."""
+    """Return the device time of what was launched between the two times, or the host time if there is no device."""
     work = _columns(
         run,
         "select launch.start as start, work.dur as dur from events work join events launch using (rank, correlation) "
@@ -225,6 +231,6 @@ _INPUTS: Final = (
 )
 
 NOTHING: Final = frozenset(f"aten::{name}" for text in (_NOTHING, _OF_WHAT_IT_CALLS) for name in text.split())
-"""Ops that keep nothing of a tensor; or call others that do, which are looked at themselves."""
+"""Ops that keep nothing of a tensor, or that call others which do; those are looked at themselves."""
 ONLY_INPUTS: Final = frozenset(f"aten::{name}" for name in _INPUTS.split())
-"""Ops that keep inputs and no results. Others are taken to keep results."""
+"""Ops that keep inputs and no results. All others are assumed to keep results."""

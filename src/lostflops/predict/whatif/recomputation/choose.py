@@ -22,24 +22,27 @@ if TYPE_CHECKING:
 Codes = npt.NDArray[np.int64]
 _FEW_WAYS, _MOST_WAYS = 50, 2_000
 _AT_ONCE: Final = 500
-"""Ways of which all pairs are compared together."""
+"""Up to this many ways, all pairs are compared together."""
 _PARTS: Final = 32
-"""Into which the recorded peak is divided: points of the frontier are so far apart at least."""
+"""Points of the frontier are at least the recorded peak divided by this apart."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Modules to run again, the peak and the ns of a step."""
+    """A choice of modules to run again."""
 
     chosen: tuple[int, ...]
     peak: int
+    """Peak memory in bytes."""
     ns: int
+    """Extra time of a step, in ns."""
     exact: bool = True
+    """Whether all ways were searched; if not, a cheaper choice may exist."""
 
 
 def frontier(options: Options) -> list[Choice]:
-    """From nothing to the lowest peak: each is the cheapest with its peak, and the next the cheapest that is lower by a
-    part of the recorded peak; the last one is the lowest to within a thousandth of it."""
+    """Return the best choices, from none to the lowest peak: each is the cheapest with its peak, and the next is the
+    cheapest that is lower by a part of the recorded peak. The last one is the lowest to within a thousandth of that."""
     found = [Choice((), options.peak(()), 0)]
     whole = found[0].peak
     step, least = max(whole // _PARTS, 1), max(whole // 1000, 1)
@@ -52,8 +55,8 @@ def frontier(options: Options) -> list[Choice]:
 
 
 def cheapest(whole: Options, limit: int) -> Choice | None:
-    """With a peak of at most so many bytes; None where no choice has. A first search that keeps few ways tells what a
-    choice costs at most."""
+    """Return the cheapest choice with a peak of at most `limit` bytes; None if there is none. A first search that keeps
+    few ways gives an upper bound of the cost."""
     points = _ChoicePoints(_in_doubt(whole, limit), limit)
     found = _search(whole, points, _FEW_WAYS, None)
     if found is None or not found.exact:
@@ -88,18 +91,20 @@ def _search(whole: Options, useful: _ChoicePoints, most: int, bound: int | None)
 
 
 def _in_doubt(options: Options, limit: int) -> Options:
-    """Without points at which no choice gets over the limit."""
+    """Remove points at which no choice exceeds the limit."""
     rows = options.total + np.maximum(options.moved, 0).sum(axis=0) > limit
     return replace(options, total=options.total[rows], moved=options.moved[:, rows])
 
 
 @dataclass(frozen=True, slots=True)
 class _Ways:
-    """`moved` by way and point; `taken` are the modules of each way."""
+    """Partial choices that reached the same module."""
 
     cost: Codes
     moved: Codes
+    """Change of memory in bytes, by way and point."""
     taken: npt.NDArray[np.bool_]
+    """Modules that each way runs again, by way and module."""
 
     def taking(self, module: int, cost: int, moved: Codes) -> _Ways:
         taken = self.taken.copy()
@@ -121,7 +126,7 @@ def _join_ways(ways: list[_Ways]) -> _Ways | None:
 
 
 class _ChoicePoints:
-    """What may still be moved at each point, and which points are one."""
+    """What may still change at each point, and which points are the same."""
 
     def __init__(self, options: Options, limit: int) -> None:
         count = len(options.modules)
@@ -145,8 +150,8 @@ class _ChoicePoints:
         self._ratio = np.argsort(options.cost / np.maximum(self._helps, 1), kind="stable")
 
     def _still(self, ways: _Ways, at: int) -> npt.NDArray[np.float64]:
-        """What ways cost from here on at least: their highest point taken down by parts of the modules that take most
-        for the least, wherever they do."""
+        """Return a lower bound of what ways still cost: lower their highest point with parts of the modules that save
+        most per cost, wherever these save."""
         rest = self._ratio[(self._ratio >= at) & (self._helps[self._ratio] > 0)]
         need = (ways.moved - self._room).max(axis=1, initial=0)
         down, cost = (np.append(0, np.cumsum(column[rest])) for column in (self._helps, self.options.cost))
@@ -157,7 +162,8 @@ class _ChoicePoints:
         return _Ways(np.zeros(1, np.int64), none, np.zeros((1, self._count), np.bool_))
 
     def best(self, ways: _Ways, at: int, most: int, bound: int | None) -> tuple[_Ways, bool]:
-        """Ways that can still stay below the limit and that none is better than, and whether that is all of them."""
+        """Return the ways that can still stay below the limit and that no other beats, and whether these are all of
+        them."""
         ways = ways.rows(((ways.moved + self._hope[at]) <= self._room).all(axis=1))
         if bound is not None:
             ways = ways.rows(ways.cost + self._still(ways, at) < bound + 1)
@@ -174,7 +180,7 @@ class _ChoicePoints:
 
 
 def _drop_dominated(ways: _Ways, levels: Codes) -> tuple[_Ways, Codes]:
-    """The cheapest first; a way goes where an earlier one is nowhere higher."""
+    """Sort ways by cost, and drop each one if an earlier one is nowhere higher."""
     order = np.lexsort((levels.sum(axis=1), ways.cost))
     ways, levels = ways.rows(order), levels[order]
     if levels.shape[1] == 0:

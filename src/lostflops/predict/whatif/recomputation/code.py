@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 
 def code(modules: Sequence[str]) -> str:
-    """
+    """Return the code that wraps these modules.
+
     >>> print(code(["layers.0", "head"]))
     from functools import partial
     from torch.utils.checkpoint import checkpoint

@@ -15,12 +15,14 @@ if TYPE_CHECKING:
     from lostflops.predict.whatif.recomputation.kept import Kept
 
 GONE, AGAIN, OVER, ITSELF = range(1, 5)
-"""Order before an event: what a forward leaves goes, a forward is run again, an input goes; then the event itself."""
+"""Order of what is put before an event: first go the blocks that a forward leaves, then a forward is run again, then an
+input goes; the event itself is last."""
 _LAST: Final = (1 << 30) - 1
 
 
 def recompute_modules(memory: RankMemory, found: Sequence[Kept], modules: Collection[int]) -> RankMemory:
-    """With the forward of these modules run again before their backward pass; none of them lies in another."""
+    """Return the memory with the forward of these modules run again before their backward pass; none of them is inside
+    another."""
     blocks = memory.blocks
     born, died = _keys(blocks.born, ITSELF), _keys(blocks.died, ITSELF)
     rows, births, deaths = [np.arange(len(blocks))], [born], [died]
@@ -42,12 +44,13 @@ def recompute_modules(memory: RankMemory, found: Sequence[Kept], modules: Collec
 
 
 def _keys(events: Codes | int, order: int, place: Codes | int = 0) -> Codes:
-    """Numbers to sort by: before which event, in which order of what is put there, and which of these."""
+    """Return numbers to sort by: before which event, in which order of what is put there, and which of these."""
     return (np.asarray(events, np.int64) + 1) << 33 | order << 30 | place
 
 
 def _made_again(blocks: Blocks, one: Kept) -> Iterator[tuple[Codes, Codes, Codes]]:
-    """What comes back lives as long as it did; what was needed on the way goes as it did, or with the last of it."""
+    """Yield rows, births and deaths of blocks that are made again. Those that backward needs live as long as they did;
+    temporary ones go when they did, or at the end of the repeated forward."""
     back = one.back_again
     yield back, _keys(one.back, AGAIN, blocks.born[back]), _keys(blocks.died[back], ITSELF)
     passing = np.setdiff1d(one.made, back)
@@ -56,7 +59,7 @@ def _made_again(blocks: Blocks, one: Kept) -> Iterator[tuple[Codes, Codes, Codes
 
 
 def _swept(memory: RankMemory, columns: dict[str, Codes], born: Codes, died: Codes) -> RankMemory:
-    """Recorded events stay, others are put between them."""
+    """Keep recorded events, and put the others between them."""
     count = memory.time.size
     both = np.concatenate((born, died))
     own = _keys(np.arange(count), ITSELF)
@@ -80,7 +83,7 @@ def _swept(memory: RankMemory, columns: dict[str, Codes], born: Codes, died: Cod
 
 
 def _sums(blocks: Blocks, count: int) -> Codes:
-    """Bytes of blocks after each event."""
+    """Return the bytes of blocks after each event."""
     found = np.zeros(count + 2, np.int64)
     np.add.at(found, blocks.born + 1, blocks.bytes)
     np.subtract.at(found, blocks.died + 1, blocks.bytes)

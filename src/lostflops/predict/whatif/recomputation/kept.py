@@ -23,22 +23,28 @@ _LOOKED_AT: Final = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """One call of a module, in events of a memory. Rows of blocks: those `dropped` would go when its forward is done,
-    before event `done`; its `result`, where it needs that itself, only before event `back` with which its backward pass
-    begins, because what follows needs it too; both come back then. Its `given` input would stay until event `over`.
-    Of those that are `made` again on the way some are only needed for a while; the forward began with event `began`
-    and is run again up to event `cut`."""
+    """One call of a module: times are events of a memory, blocks are rows."""
 
     module: int
     began: int
+    """Event with which its forward began."""
     cut: int
+    """Event up to which its forward is run again."""
     done: int
+    """Event with which its forward is done."""
     back: int
+    """Event with which its backward pass begins."""
     over: int
+    """Event until which its input would stay."""
     dropped: Codes
+    """Blocks that would be freed when its forward is done, and come back before its backward."""
     result: Codes
+    """Its result, if its backward needs it: freed only when its backward begins, because what follows needs it too, and
+    made again then."""
     given: int
+    """Block of its input; -1 if unknown, or if it stays long enough anyway."""
     made: Codes
+    """Blocks that are made again; some of them are needed only for a while."""
 
     @property
     def back_again(self) -> Codes:
@@ -46,7 +52,7 @@ class Kept:
 
 
 def find_kept_blocks(memory: RankMemory, calls: ModuleCalls) -> list[Kept]:
-    """One for each call, in their order."""
+    """Return what each call keeps, in the order of calls."""
     times = (calls.start, calls.cut, calls.stop, calls.back, calls.back_stop)
     edges = np.stack([np.searchsorted(memory.time, column) for column in times], axis=1).tolist()
     by_birth = np.argsort(memory.blocks.born, kind="stable")
@@ -82,7 +88,7 @@ def _one(memory: RankMemory, births: tuple[Codes, Codes], module: int, edges: li
 
 
 def _before(memory: RankMemory, rows: Codes, began: int) -> Codes:
-    """Of a pass or a batch, alive when a call began: the last ones."""
+    """Return the last blocks of a pass or a batch that are alive when a call began."""
     blocks, most = memory.blocks, _LOOKED_AT
     while True:
         last = rows[-most:]
@@ -94,7 +100,7 @@ def _before(memory: RankMemory, rows: Codes, began: int) -> Codes:
 
 
 def _last_made(memory: RankMemory, rows: npt.NDArray[np.int64]) -> int:
-    """The largest of what the last op made: others are statistics beside it."""
+    """Return the largest block that the last op made: others are statistics next to it."""
     if not rows.size:
         return _NEVER
     blocks = memory.blocks

@@ -25,14 +25,18 @@ _PLACES = 4
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Modules stand as in calls: those inside one follow it, up to `end`. `cost` is the ns of a step that running each
-    again takes. `total` is what was recorded at each point, and `moved` (module by point) by how much each moves it."""
+    """What running each module again costs and what it does to memory."""
 
     modules: tuple[str, ...]
+    """Names in the order of the calls: inner modules follow the one that they are in."""
     end: Codes
+    """For each module, the place after its last inner module."""
     cost: Codes
+    """Time per step of running each module again, in ns."""
     total: Codes
+    """Bytes recorded at each point."""
     moved: Codes
+    """Change of these bytes, by module and point."""
 
     def peak(self, chosen: Collection[int]) -> int:
         return int((self.total + self.moved[list(chosen)].sum(axis=0)).max())
@@ -42,7 +46,7 @@ class Options:
 
     @property
     def can(self) -> npt.NDArray[np.bool_]:
-        """Those that make memory smaller anywhere."""
+        """Modules that make memory smaller anywhere."""
         return np.asarray((self.moved < 0).any(axis=1), np.bool_)
 
 
@@ -60,7 +64,7 @@ def options(memory: RankMemory, calls: ModuleCalls, found: Sequence[Kept] | None
 
 
 def _distinct(total: Codes, moved: Codes) -> tuple[Codes, Codes]:
-    """Of points that every module moves alike the highest."""
+    """Keep only the highest of points that every module changes by the same amount."""
     alike, which = np.unique(moved, axis=1, return_inverse=True)
     highest = np.full(alike.shape[1], np.iinfo(np.int64).min)
     np.maximum.at(highest, which.reshape(-1), total)
@@ -68,8 +72,8 @@ def _distinct(total: Codes, moved: Codes) -> tuple[Codes, Codes]:
 
 
 def _spans(memory: RankMemory, one: Kept) -> list[tuple[int, int, int, int]]:
-    """Module, from and to which place, and by how many bytes. The state after event k is at place 4 (k + 1), what is
-    put before an event at the places before it."""
+    """Return (module, first place, end place, change in bytes). The state after event k is at place 4 (k + 1); what is
+    put before an event is at the places before it."""
     size = memory.blocks.bytes
     dropped, result = int(size[one.dropped].sum()), int(size[one.result].sum())
     again = _place(one.back, AGAIN)
@@ -89,7 +93,7 @@ def _place(event: int, order: int) -> int:
 
 
 def _highest_again(memory: RankMemory, one: Kept) -> int:
-    """The most that is there of what is made again, while it is made."""
+    """Return the most bytes of repeated blocks that exist at once while the forward is run again."""
     blocks, rows = memory.blocks, one.made
     if not rows.size:
         return 0
@@ -102,7 +106,7 @@ def _highest_again(memory: RankMemory, one: Kept) -> int:
 
 
 def _highest(memory: RankMemory, points: Codes, count: int) -> Codes:
-    """The most that was recorded from each point to the next."""
+    """Return the highest recorded total from each point to the next."""
     level = np.append(memory.base, memory.total)
     first = points // _PLACES
     last = np.append((points[1:] - 1) // _PLACES, count)

@@ -13,5 +13,5 @@ if TYPE_CHECKING:
 
 
 def recomputable(run: Run, highest: RankMemory | None) -> Recomputable | None:
-    """Of the memory with the highest peak; None where none was recorded."""
+    """Read the modules of the rank with the highest peak; None if no memory was recorded."""
     return None if highest is None else Recomputable(calls_of(run, highest.rank), highest)

@@ -31,9 +31,10 @@ class Recomputable:
     memory: RankMemory
 
     def find_modules(self, value: str) -> tuple[int, ...]:
-        """Modules by their names, or the cheapest choice with a peak of at most so many bytes.
+        """Return modules by their names, or the cheapest choice whose peak is at most the given bytes.
 
-        Raises `NotApplicable` where no choice fits, `UsageError` for names of modules that cannot be chosen."""
+        Raise `NotApplicable` if no choice fits, `UsageError` for names of modules that cannot be chosen.
+        """
         if not self.calls.modules:
             raise NotApplicable(f"no module was recorded in both forward and backward: record with {WITH_MEMORY}")
         return self._fitting(parse_bytes(value)) if is_size(value) else of_names(self.calls.modules, names_in(value))
@@ -50,13 +51,13 @@ class Recomputable:
         return found.chosen
 
     def layers(self) -> tuple[int, ...]:
-        """Outermost modules that are one of a row, else outermost ones: what one wraps by hand."""
+        """Return the outermost numbered modules, else the outermost modules: those that a user would wrap by hand."""
         modules = self.calls.modules
         in_rows = [at for at, name in enumerate(modules) if name.split(".")[-1].isdecimal()]
         return _outermost(self.calls.end.tolist(), in_rows or range(len(modules)))
 
     def shares(self) -> dict[str, float]:
-        """What part of each module's forward is run again: what backward needs nothing of is not."""
+        """Return the part of each module's forward that is run again, without what backward does not need."""
         again, whole = (self.calls.per_step(column) for column in (self.calls.ns, self.calls.forward_ns))
         share = np.divide(again, whole, out=np.ones(whole.size), where=whole > 0)
         return dict(zip(self.calls.modules, share.tolist(), strict=True))
@@ -66,7 +67,8 @@ class Recomputable:
 
 
 def is_size(value: str) -> bool:
-    """
+    """Return whether the value is a number of bytes.
+
     >>> is_size("8GiB"), is_size("layers.0,layers.1"), is_size("0")
     (True, False, False)
     """
@@ -78,7 +80,7 @@ def names_in(value: str) -> list[str]:
 
 
 def of_names(modules: Sequence[str], names: Sequence[str]) -> tuple[int, ...]:
-    """Places of these modules.
+    """Return the places of these modules.
 
     >>> of_names(("a", "a.b", "c"), ["c", "a"])
     (0, 2)

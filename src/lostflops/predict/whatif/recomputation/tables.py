@@ -26,7 +26,7 @@ _NAMES_SHOWN: Final = 6
 
 
 def frontier_of(run: Run, ranks: Sequence[int] = ()) -> Result:
-    """Of the memory with the highest peak among these ranks, or among all."""
+    """Show the frontier of the memory with the highest peak among these ranks, or among all."""
     told = recomputable(run, fullest(run, ranks))
     if told is None or not told.calls.modules:
         why = "no memory was recorded" if told is None else "no module was recorded in both forward and backward"
@@ -76,7 +76,7 @@ def _points(told: Recomputable | None, line: Sequence[Choice], modules: Sequence
 
 
 def _modules(told: Recomputable, have: Options) -> Table:
-    """Those that keep most for a millisecond first."""
+    """Tabulate the modules; those that keep most bytes per ms of recomputation are first."""
     memory, count = told.memory, len(have.modules)
     dropped, back = np.zeros(count, np.int64), np.zeros(count, np.int64)
     for one in find_kept_blocks(memory, told.calls):

@@ -12,17 +12,20 @@ from typing import Final
 from lostflops.core.errors import UsageError
 
 PREFIX: Final = "lostflops/"
-"""In front of each name, so that a tracker shows them together."""
+"""Prefix of each name, so that a tracker shows them together."""
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A run for a tracker: `metrics` are single figures, `series` the figures of each step, `card` is Markdown."""
+    """A run for a tracker."""
 
     name: str
     metrics: Mapping[str, float]
+    """Single figures."""
     series: tuple[tuple[int, Mapping[str, float]], ...]
+    """Figures of each step."""
     card: str
+    """Markdown text."""
     page: Path
     """The HTML report."""
 
@@ -31,10 +34,8 @@ TRACKERS: Final = ("wandb", "mlflow", "tensorboard")
 
 
 def log(tracker: str, summary: Summary, where: str) -> str:
-    """Log a summary to `where`: a project of W&B, a tracking URI of MLflow, a folder of TensorBoard.
-
-    Returns where to look.
-    """
+    """Log a summary to `where`: a project of W&B, a tracking URI of MLflow, a folder of TensorBoard. Return where to
+    look."""
     if tracker not in TRACKERS:
         raise UsageError(f"{tracker!r} is not a tracker: choose one of {', '.join(TRACKERS)}")
     try:

@@ -10,7 +10,7 @@ from lostflops.show.export.trackers import PREFIX, Summary
 
 EXPERIMENT = "lostflops"
 _BATCH = 1000
-"""Metrics that one request may hold."""
+"""A request may have at most this many metrics."""
 
 
 def write(summary: Summary, where: str) -> str:

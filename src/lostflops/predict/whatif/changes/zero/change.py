@@ -104,7 +104,7 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
 
 
 class _Prices:
-    """What sharded collectives take on the level of a round's own reductions."""
+    """Times of sharded collectives, at the level of a round's own reductions."""
 
     def __init__(self, graph: TaskGraph, transfers: TimedTransfers) -> None:
         self._graph, self._transfers = graph, transfers
@@ -121,8 +121,8 @@ class _Prices:
         self.call = kinds[0]
 
     def of(self, op: str, size: int) -> int:
-        """By the same source as the reductions; where it does not know the operation, half an all-reduce: a ring
-        reduces and scatters, then gathers."""
+        """Return the time of a collective, from the same source as the reductions. If the source does not know the
+        operation, it is half an all-reduce: a ring first reduces and scatters, then gathers."""
         ranks, hosts = self.call.ranks, self.call.hosts
         try:
             ns = self._transfers.ns(op, size, ranks, hosts)
@@ -132,8 +132,8 @@ class _Prices:
         return round(ns * self._level)
 
     def broadcasts(self, size: int) -> int:
-        """Each rank's part to all others, one rank after the other. Unless it was measured, a broadcast takes its bytes
-        once for each level of a tree, at the rate of an all-reduce, a ring."""
+        """Return the time in which each rank broadcasts its part to all others, one rank after the other. Unless it was
+        measured, a broadcast takes its bytes once for each level of a tree, at the rate of a ring all-reduce."""
         ranks, hosts = self.call.ranks, self.call.hosts
         try:
             ns = ranks * self._transfers.ns("broadcast", size // ranks, ranks, hosts)
@@ -145,7 +145,7 @@ class _Prices:
 
     @property
     def doubt(self) -> float:
-        """Of a transfer."""
+        """Part of itself by which a transfer may be wrong."""
         return self._transfers.doubt + (0.1 if self.halved or self.in_turn else 0.0)
 
     @property
@@ -156,7 +156,7 @@ class _Prices:
 
 
 def _shard_updates(graph: TaskGraph, updates: list[tuple[np.ndarray, int]], transfer: np.ndarray) -> TaskGraph:
-    """The optimizer does its part of the parameters."""
+    """Let the optimizer of each rank update only its part of the parameters."""
     rows = np.concatenate([rows for rows, _ in updates])
     parts = np.concatenate([np.full(rows.size, 1 / ranks) for rows, ranks in updates])
     gap = graph.tasks.gap

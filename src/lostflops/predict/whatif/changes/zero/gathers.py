@@ -66,16 +66,18 @@ def _passes(graph: TaskGraph, rows: Rows) -> ShardPasses:
 
 
 class Units(NamedTuple):
-    """First tasks of units in one pass of a rank, and the last task before the pass."""
+    """Units in one pass of a rank."""
 
     first: Rows
+    """First task of each unit."""
     before: int
+    """Last task before the pass."""
 
 
 def gathers(
     graph: TaskGraph, one: Round, own: list[ShardPasses], inputs: Inputs, price: Callable[[int], int]
 ) -> Iterator[Extra]:
-    """All-gathers of a round: of each unit before its forward and before its backward pass."""
+    """Yield the all-gathers of a round: of each unit before its forward and before its backward pass."""
     sizes = graph.meetings.size[one.meetings]
     forward = [_forward(graph, each, sizes) for each in own]
     backward = [_backward(graph, each, inputs, one.tasks[row]) for row, each in enumerate(own)]
@@ -117,14 +119,15 @@ def _backward(graph: TaskGraph, own: ShardPasses, inputs: Inputs, reduced: Rows)
 
 
 def _find_release_task(graph: TaskGraph, units: Units, unit: int) -> int:
-    """What a unit's gathering waits for: the end of the one before the one before it, or what came before the pass."""
+    """Return the task that the gathering of a unit waits for: the end of the unit two before it, or the last task
+    before the pass."""
     if unit < 2:
         return units.before
     return int(before_on_lane(graph, units.first[unit - 1 : unit])[0])
 
 
 def after_step(graph: TaskGraph, one: Round, own: list[ShardPasses], size: int, transfer: int) -> Extra:
-    """One gathering of all parameters behind the optimizer, for which whatever comes next waits."""
+    """Return one all-gather of all parameters after the optimizer; the next task waits for it."""
     last = np.array([each.optimizer[-1] for each in own])
     reduced = one.tasks[:, -1]
     turn = float(one.meetings[-1]) + 0.75

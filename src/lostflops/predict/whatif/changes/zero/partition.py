@@ -19,13 +19,13 @@ from lostflops.predict.whatif.memory_edits.editing import New, add_blocks
 from lostflops.predict.whatif.memory_edits.sharding import one_by_one, parts, with_states
 
 _TRIED: Final = 4
-"""Ranks with the most state, one of which has the highest peak."""
+"""Number of ranks with the most state that are tried; one of them has the highest peak."""
 
 
 def partition_states(
     memory: RankMemory, held: Sequence[HeldParameter], ranks: int
 ) -> tuple[RankMemory, tuple[HeldParameter, ...]]:
-    """The memory of the rank with the highest peak, and what it updates."""
+    """Return the memory of the rank with the highest peak, and the parameters it updates."""
     whole = sum(one.whole for one in held)
     most = sorted(parts(held, ranks), key=lambda part: -sum(one.whole for one in part))[:_TRIED]
     found = []
@@ -37,7 +37,7 @@ def partition_states(
 
 
 def _in_order(memory: RankMemory, held: Sequence[HeldParameter], part: Sequence[HeldParameter]) -> RankMemory:
-    """With what updates allocate at most, where parameters come in another order."""
+    """Add the extra bytes that updates need at most if parameters come in another order."""
     blocks = memory.blocks
     rows = np.flatnonzero(one_by_one(memory))
     largest = max(one.whole for one in held)
@@ -56,7 +56,9 @@ def _in_order(memory: RankMemory, held: Sequence[HeldParameter], part: Sequence[
 
 
 def _most(sizes: Sequence[int], each: int, stays: bool) -> int:
-    """
+    """Return the most bytes that updates allocate: `each` times a parameter, plus the previous parameter if its last
+    result stays.
+
     >>> _most([30, 1, 20], 2, True), _most([30, 20, 1], 2, True), _most([30, 20, 1], 2, False)
     (60, 70, 60)
     """
