@@ -80,7 +80,7 @@ def _op(op: Op, clock: int, free: int, correlation: int) -> tuple[list[dict[str,
     if op.call:
         found.append(_event("cuda_runtime", op.call, call, launched - call, {"correlation": correlation}))
     if op.kernel:
-        kind = "gpu_memcpy" if op.kernel.startswith("Memcpy") else "kernel"
+        kind = {"Memcpy": "gpu_memcpy", "Memset": "gpu_memset"}.get(op.kernel[:6], "kernel")
         told: dict[str, Any] = {"correlation": correlation, "stream": op.stream, "device": 0}
         if op.size:
             told["bytes"] = op.size
