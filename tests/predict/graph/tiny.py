@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lostflops.account.ledger.lines import LINES
+from lostflops.account.ledger.phases import OTHER
 from lostflops.predict.graph.tasks import (
     NONE,
     Because,
@@ -34,7 +35,7 @@ class T:
     meets: str = ""
     step: int = 0
     line: str = "idle.host"
-    phase: int = 4
+    phase: int = OTHER
     kernel_class: int = 0
     layer: str = ""
 

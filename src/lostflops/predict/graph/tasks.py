@@ -29,7 +29,8 @@ class TaskKind(IntEnum):
     """Kind of a task."""
 
     HOST = 0
-    """Ops, and Python between them, on a thread of the host."""
+    """Innermost ops on a thread of the host, and Python between them (line `idle.python`); the time of the ops around
+    them is in `Tasks.gap`."""
     LAUNCH = 1
     """The call that puts work on a stream."""
     SYNC = 2
@@ -46,7 +47,7 @@ class TaskKind(IntEnum):
     """Takes no time: the edge of a step, or a point that others wait for. On a stream, a wait for something that was
     not recorded."""
     LOAD = 8
-    """A loader's worker makes a batch."""
+    """All workers of a loader together make a batch; inferred from waits, on ranks without a device only."""
 
 
 DEVICE_KINDS: Final = (TaskKind.KERNEL, TaskKind.COMM, TaskKind.COPY)
@@ -86,18 +87,20 @@ class Tasks:
     lane: Index
     kind: Small
     line: Small
-    """Index into `ledger.lines.LINES`: the ledger line of the time in which only this task runs."""
+    """Index into `LINES` (`account/ledger/lines.py`): the ledger line of the time in which only this task runs."""
     duration: Ns
     """In ns. For a task that meets others, its time in addition to the meeting's transfer."""
     gap: Ns
     """Time to the next task of the lane; negative if that was recorded to start before this one stopped."""
     meeting: Index
+    """Row of the meeting (a collective or a transfer) that the task takes part in, NONE for most. Its time is mostly
+    that of the meeting, so changes of durations leave such tasks out."""
     step: Index
     """Number of the training step, NONE outside all steps."""
     phase: Small
-    """Index into `ledger.phases.PHASES`."""
+    """Index into `PHASES` (`account/ledger/phases.py`): forward, backward, optimizer, data, other."""
     kernel_class: Small
-    """Index into `facts.kernel_classes.CLASSES`."""
+    """Index into `CLASSES` (`account/facts/kernel_classes.py`), such as matmul or attention."""
     name: Index
     """Index into the graph's words."""
     layer: Index

@@ -185,7 +185,7 @@ def find_change(name: str, known: Sequence[Change] = CHANGES) -> Change:
     by_name = {change.name: change for change in known}
     if name in by_name:
         return by_name[name]
-    near = get_close_matches(name, by_name, n=3, cutoff=0.5)
+    near = get_close_matches(name, by_name, n=3, cutoff=0.6)
     meant = f" Did you mean {' or '.join(near)}?" if near else ""
     raise UsageError(f"no change is called {name!r}.{meant} lostflops whatif RUN --list shows all")
 

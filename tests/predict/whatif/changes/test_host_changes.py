@@ -50,8 +50,9 @@ def test_workers_load_side_by_side():
 
 def test_what_workers_take_is_not_known():
     made = loading([30] * 3, name="enumerate(DataLoader)#_MultiProcessingDataLoaderIter")
-    with pytest.raises(NotApplicable, match="number was not recorded"):
-        data.CHANGE.apply(made, "4", FACTS)
+    for value in ("4", "2x"):
+        with pytest.raises(NotApplicable, match="data=fixed gives the upper limit"):
+            data.CHANGE.apply(made, value, FACTS)
     assert replay(data.CHANGE.apply(made, "fixed", FACTS).graph).step_times.tolist() == [38, 38, 38]
 
 

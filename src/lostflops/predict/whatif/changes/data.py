@@ -31,6 +31,9 @@ _PREFETCH: Final = 2
 _DOUBT: Final = 0.05
 _DOUBT_OF_WORKERS: Final = 0.3
 _WORKERS: Final = "multiprocessing"
+_UNKNOWN_SPEED: Final = (
+    "the loader has workers, but the run does not show how long they take for a batch: data=fixed gives the upper limit"
+)
 _OWN_CORES: Final = "Workers are assumed not to slow the training process: they need their own cores, memory and disk."
 
 
@@ -114,10 +117,12 @@ def _batches(graph: TaskGraph, loads: Flags) -> tuple[Ns, Ns]:
     rows = np.flatnonzero(loads)
     fresh = np.append(True, (np.diff(rows) > 1) | (np.diff(tasks.lane[rows]) > 0))
     batches = rows[fresh]
-    if (tasks.kind == TaskKind.LOAD).any() or names_with(graph, _WORKERS)[rows].any():
+    if (tasks.kind == TaskKind.LOAD).any():
         raise NotApplicable(
             "the loader already has workers, but their number was not recorded: give a factor, as in data=2x"
         )
+    if names_with(graph, _WORKERS)[rows].any():
+        raise NotApplicable(_UNKNOWN_SPEED)
     own = np.cumsum(fresh) - 1
     inner = np.append(~fresh[1:], False)
     spent = tasks.duration[rows] + np.where(inner, np.maximum(tasks.gap[rows], 0), 0)
@@ -126,6 +131,8 @@ def _batches(graph: TaskGraph, loads: Flags) -> tuple[Ns, Ns]:
 
 def _with_more_workers(graph: TaskGraph, factor: float) -> Edited:
     work = graph.tasks.kind == TaskKind.LOAD
+    if not work.any() and names_with(graph, _WORKERS).any():
+        raise NotApplicable(_UNKNOWN_SPEED)
     if not work.any():
         raise NotApplicable(
             "the run has no loader workers, or never waits for them: give a number of workers, as in data=4"
@@ -167,7 +174,7 @@ def _how(value: str) -> str:
 CHANGE: Final = Change(
     name="data",
     form="data=fixed|WORKERS|2x",
-    about="batches are always ready in time (fixed), or loaded by WORKERS workers, or by 2x as many as now",
+    about="batches are always ready in time (fixed), or loaded by WORKERS workers, or 2x as fast as now",
     cost="cores, memory and disk bandwidth for the workers; a local disk cache if storage is slow",
     how=_how,
     apply=_apply,
