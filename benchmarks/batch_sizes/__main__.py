@@ -24,7 +24,7 @@ import numpy as np
 
 from lostflops.account.memory.read import memories
 from lostflops.cli.fit_runs import FitJob, measure_batch, read_batch
-from lostflops.predict.fit.measured import FitResult, MeasuredBatch, fit_batches
+from lostflops.predict.fit.batches import FitResult, MeasuredBatch, fit_batches
 from lostflops.predict.fit.room import beside
 from lostflops.predict.whatif.change import Facts
 from lostflops.predict.whatif.changes.batch import CHANGE

@@ -375,7 +375,7 @@ class TrainingRun:
         from lostflops.explain.advise.diagnose import diagnosed_once
         from lostflops.explain.advise.summary import card
         from lostflops.show.export.trackers import Summary, log
-        from lostflops.show.pages.tracked import metrics, series
+        from lostflops.show.pages.tracker_figures import metrics, series
         from lostflops.show.report import markdown
 
         with TemporaryDirectory(prefix="lostflops-") as folder, diagnosed_once():
@@ -439,13 +439,13 @@ def diff(
     before: Runs, after: Runs, *, margin: float = 0.02, anyway: bool = False, progress: Progress | None = None
 ) -> Result:
     """Compare two runs, or two groups of runs: which is faster, and where."""
-    from lostflops.explain.compare import recorded
+    from lostflops.explain.compare import recordings
     from lostflops.explain.compare.diff import diff as compare
     from lostflops.explain.compare.sides import read_pair
 
     sides = _runs(before), _runs(after)
-    if recorded.mark_no_steps([*sides[0], *sides[1]]):
-        return recorded.diff(*sides, anyway=anyway)
+    if recordings.mark_no_steps([*sides[0], *sides[1]]):
+        return recordings.diff(*sides, anyway=anyway)
     return compare(read_pair(*sides, anyway=anyway, accounted=True, progress=progress), margin)
 
 

@@ -6,7 +6,7 @@ import pytest
 from tests.predict.fit import jobs
 
 from lostflops.cli import fit_runs
-from lostflops.predict.fit.measured import MeasuredBatch
+from lostflops.predict.fit.batches import MeasuredBatch
 from lostflops.predict.fit.step_times import FittedStepTime
 
 FIXED, EACH = 4e6, 1e5

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 import pytest
 
 from lostflops.explain.analyze.report import report
-from lostflops.explain.compare import recorded
+from lostflops.explain.compare import recordings
 from lostflops.ingest import ingest
 from lostflops.store.run import Run
 from shared_data import TRACES
@@ -131,7 +131,7 @@ def test_launches_are_joined_as_sql_joins_them(runs, name) -> None:
 
 def test_before_and_after_differ_on_named_lines_and_kernels(runs) -> None:
     sides = [[runs(name)[0]] for name in FILES[:2]]
-    told = recorded.diff(*sides).to_json()
+    told = recordings.diff(*sides).to_json()
     assert told["answer"] == "inconclusive"
     lines = {row["line"]: row["delta_ns"] for row in told["lines"]}
     assert lines["compute"] < -80_000_000

@@ -17,7 +17,7 @@ import lostflops
 from lostflops import Run
 from lostflops.core.units import format_ns
 from lostflops.predict.whatif.baseline import baseline
-from lostflops.show.pages.tried import try_changes
+from lostflops.show.pages.knob_positions import try_changes
 from lostflops.testing import SyntheticCluster, store
 
 pytest.importorskip("uvicorn", reason="the extra serve is not installed")

@@ -15,7 +15,7 @@ from lostflops.cli.output import free, tell
 from lostflops.collect.capture import FOLDER, SUFFIX, WINDOWS
 
 if TYPE_CHECKING:
-    from lostflops.predict.fit.measured import MeasuredBatch
+    from lostflops.predict.fit.batches import MeasuredBatch
     from lostflops.store.run import Run
 
 _OPTIONS = frozenset({"memory", "modules"})
@@ -148,7 +148,7 @@ def read_batch(size: int, run: "Run") -> "MeasuredBatch":
     from lostflops.account.memory.read import memories
     from lostflops.account.pace.blocks import typical
     from lostflops.explain.compare.series import read_timed_steps
-    from lostflops.predict.fit.measured import MeasuredBatch
+    from lostflops.predict.fit.batches import MeasuredBatch
     from lostflops.predict.fit.step_times import FittedStepTime
 
     steps = read_timed_steps(run)

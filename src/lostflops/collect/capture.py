@@ -4,7 +4,7 @@ A capture is a folder, `capture` inside the run:
 
     rank-00003.capture          frames of records, appended by the process that is rank 3, attempt after attempt
     host-node7.capture          the same frames of all ranks of a host, where one writer per host gathers them
-    rank-00003.w0001.parts      deep window 1 of rank 3, reduced to rows by its host (see `ingest/common/reduced.py`)
+    rank-00003.w0001.parts      deep window 1 of rank 3, reduced to rows by its host (`ingest/common/reduced_trace.py`)
     rank-00003.w0001.json.gz    the same as a Kineto trace: where it could not be reduced, or is kept beside
     windows/0001.json           window 1: which steps, which ranks (see `WindowRequest`)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from lostflops.collect import owned
+from lostflops.collect import tensor_owners
 from lostflops.collect.register import Register
 from lostflops.collect.steps import OPTIMIZER
 from lostflops.collect.storages import list_tracked_objects, tensors_in, without_overrides
@@ -66,17 +66,17 @@ class Holdings:
         found = list_tracked_objects(torch.Tensor, torch.nn.Module)
         tensors = [thing for thing in found if isinstance(thing, torch.Tensor)]
         modules = [thing for thing in found if not isinstance(thing, torch.Tensor)]
-        for owner, name, tensor in owned.of_modules(self._recorder.roots(), modules):
+        for owner, name, tensor in tensor_owners.of_modules(self._recorder.roots(), modules):
             self._register.see([(owner, name, tensor)])
-            if owner == owned.PARAMETERS:
+            if owner == tensor_owners.PARAMETERS:
                 self._follow(name, tensor)
         for optimizer in self._recorder.optimizers():
-            for tensor in owned.parameters_of(optimizer):
-                self._register.see([(owned.PARAMETERS, None, tensor)])
+            for tensor in tensor_owners.parameters_of(optimizer):
+                self._register.see([(tensor_owners.PARAMETERS, None, tensor)])
                 self._follow(None, tensor)
         self._see_gradients()
         self._see_state()
-        self._register.see((owned.BATCHES, None, tensor) for tensor in self._recorder.last_batch())
+        self._register.see((tensor_owners.BATCHES, None, tensor) for tensor in self._recorder.last_batch())
         self._register.see_others(tensors)
         self._register.all_before()
         self._put(is_opening=True)
@@ -96,12 +96,12 @@ class Holdings:
             self._recorder.note("holdings_dropped", "too many storages in a window", self._register.dropped)
 
     def _takes(self, batch: Any) -> None:
-        self._register.see((owned.BATCHES, None, tensor) for tensor in tensors_in(batch))
+        self._register.see((tensor_owners.BATCHES, None, tensor) for tensor in tensors_in(batch))
         self._put()
 
     def _goes_in(self, inputs: Any) -> None:
         tensors = [tensor for tensor in tensors_in(inputs) if not tensor.requires_grad]
-        self._register.see(((owned.BATCHES, None, one) for one in tensors), only_known=True)
+        self._register.see(((tensor_owners.BATCHES, None, one) for one in tensors), only_known=True)
         self._put()
 
     def _turns(self, left: int, phase: int) -> None:
@@ -128,15 +128,15 @@ class Holdings:
             parameter = reference()
             # To ask others for it makes torch warn.
             if parameter is not None and parameter.is_leaf and parameter.grad is not None:
-                self._register.see([(owned.GRADIENTS, name, parameter.grad)])
+                self._register.see([(tensor_owners.GRADIENTS, name, parameter.grad)])
 
     def _size_of_state(self) -> int:
-        return sum(map(owned.size_of_state, self._recorder.optimizers()))
+        return sum(map(tensor_owners.size_of_state, self._recorder.optimizers()))
 
     def _see_state(self) -> None:
         self._state = self._size_of_state()
         for optimizer in self._recorder.optimizers():
-            self._register.see(owned.of_optimizer(optimizer, self._names))
+            self._register.see(tensor_owners.of_optimizer(optimizer, self._names))
 
     def _put(self, *, is_opening: bool = False) -> None:
         rows, gone = self._register.take()

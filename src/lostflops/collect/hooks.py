@@ -16,7 +16,7 @@ from lostflops.collect.graph_captures import GRAPHS
 from lostflops.collect.interludes import Interludes
 from lostflops.collect.module_hook import ModuleHook, suspend_hooks
 from lostflops.collect.steps import DATA, FORWARD
-from lostflops.collect.untraced import skip_tracing
+from lostflops.collect.tracing_exclusions import skip_tracing
 
 if TYPE_CHECKING:
     from lostflops.collect.recorder import Recorder

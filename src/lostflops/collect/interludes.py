@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 
 from lostflops.collect.module_hook import ModuleHook
-from lostflops.collect.untraced import skip_tracing
+from lostflops.collect.tracing_exclusions import skip_tracing
 
 if TYPE_CHECKING:
     from lostflops.collect.recorder import Recorder

@@ -14,7 +14,7 @@ from typing import Any, Final
 import torch
 
 from lostflops.collect.module_hook import ModuleHook
-from lostflops.collect.untraced import skip_tracing
+from lostflops.collect.tracing_exclusions import skip_tracing
 
 PREFIX: Final = "lostflops.module: "
 ROOT: Final = "(root)"

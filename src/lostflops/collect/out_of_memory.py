@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import torch
 
-from lostflops.collect import owned
+from lostflops.collect import tensor_owners
 from lostflops.collect.model_facts import plain_name
 from lostflops.collect.steps import BACKWARD, DATA, FORWARD, OPTIMIZER, PHASES
 from lostflops.collect.storages import without_overrides
@@ -217,10 +217,10 @@ def _sum_held_bytes(
 ) -> _HeldBytes:
     held = _HeldBytes({}, set(), {})
     parameters = [p for module in modules for p in module._parameters.values() if p is not None]  # noqa: SLF001
-    parameters += [p for optimizer in optimizers for p in owned.parameters_of(optimizer)]
+    parameters += [p for optimizer in optimizers for p in tensor_owners.parameters_of(optimizer)]
     held.take("parameters", parameters)
     held.take("gradients", (p.grad for p in parameters if p.is_leaf and p.grad is not None))
-    held.take("optimizer_state", (one for each in optimizers for _, _, one in owned.of_optimizer(each, {})))
+    held.take("optimizer_state", (one for each in optimizers for _, _, one in tensor_owners.of_optimizer(each, {})))
     buffers = (b for module in modules for b in module.__dict__.get("_buffers", {}).values())
     held.take("buffers", (b for b in buffers if b is not None))
     held.take("others", tensors)

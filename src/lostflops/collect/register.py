@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any, Final
 
-from lostflops.collect import owned
+from lostflops.collect import tensor_owners
 from lostflops.collect.held_by import held_by
 from lostflops.collect.storages import Block, block_of, bytes_left, storage_of
 
@@ -67,7 +67,7 @@ class Register:
         self._poll(self._seldom_go)
         return self._poll(self._may_go)
 
-    def see(self, found: Iterable[owned.Owned], *, only_known: bool = False) -> None:
+    def see(self, found: Iterable[tensor_owners.Owned], *, only_known: bool = False) -> None:
         """Add rows for tensors that are new or had no owner; with `only_known`, new ones are left out."""
         for owner, name, tensor in found:
             storage = storage_of(tensor)
@@ -109,9 +109,9 @@ class Register:
         block = block_of(storage)
         if block is not None:
             self._blocks[block.key] = block
-            if owner in (owned.OPTIMIZER, owned.BUFFERS):
+            if owner in (tensor_owners.OPTIMIZER, tensor_owners.BUFFERS):
                 self._may_go[block.key] = block
-            elif owner == owned.PARAMETERS or (owner is None and len(self._may_go_soon) >= _MOST_SOON):
+            elif owner == tensor_owners.PARAMETERS or (owner is None and len(self._may_go_soon) >= _MOST_SOON):
                 self._seldom_go[block.key] = block
             else:
                 self._may_go_soon[block.key] = block

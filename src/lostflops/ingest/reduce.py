@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from lostflops.ingest.common import reduced
+from lostflops.ingest.common import reduced_trace
 from lostflops.ingest.common.reader import Clean, ReadTask
 from lostflops.ingest.common.vocabulary import Vocabulary
 from lostflops.ingest.formats.kineto import reader as kineto
@@ -38,7 +38,7 @@ def reduce(trace: Path, folder: Path, clean: Clean | None = None) -> Path:
         files = parts.finish()
     finally:
         writer.close()
-    told = reduced.ReducedTrace(
+    told = reduced_trace.ReducedTrace(
         format=kineto.NAME,
         trace_bytes=trace.stat().st_size,
         rank=found.rank,
@@ -51,6 +51,6 @@ def reduce(trace: Path, folder: Path, clean: Clean | None = None) -> Path:
         backend=found.backend,
         base_time=found.base_time,
     )
-    reduced.pack(told, folder, files, folder / RESULT)
-    reduced.told_by(folder / RESULT)  # what could not be read again would cost the trace
+    reduced_trace.pack(told, folder, files, folder / RESULT)
+    reduced_trace.told_by(folder / RESULT)  # what could not be read again would cost the trace
     return folder / RESULT

@@ -16,7 +16,7 @@ from lostflops.core.errors import BrokenSource
 from lostflops.ingest.common.reader import RankClaim, RankRows, ReadTask
 from lostflops.ingest.common.vocabulary import Vocabulary
 from lostflops.ingest.find.captures import read_instead
-from lostflops.ingest.find.fetched import fetch_object, inspect_file, told_as, upload_parts
+from lostflops.ingest.find.object_fetch import fetch_object, inspect_file, told_as, upload_parts
 from lostflops.ingest.formats import READERS
 from lostflops.store.manifest import Source
 from lostflops.store.parquet import ParquetWriter

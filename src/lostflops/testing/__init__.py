@@ -9,7 +9,7 @@ from .declaration import CAUSES, Cause, Clock, HostCosts, Kernel, Losses, LostRe
 from .device_window import DeviceWindow
 from .kineto import BASE_TIME, TRUE_TIME_ZERO, Trace, Traces
 from .ledger import LINES, Segment
-from .stored import store
+from .store_run import store
 from .truth import CollectiveTruth, LostRecord, RankTruth, StepTruth, StragglerTruth, Truth
 
 __all__ = [

@@ -9,7 +9,7 @@ import pytest
 
 from lostflops.account.ledger.pieces import ComputePiece
 from lostflops.explain.advise.signs import work_done
-from lostflops.explain.advise.signs.computed import read_computed_ranks
+from lostflops.explain.advise.signs.computed_ranks import read_computed_ranks
 
 
 def rank(number: int, *ops: tuple[str, str, int], steps: int = 1) -> SimpleNamespace:

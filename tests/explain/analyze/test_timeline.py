@@ -11,7 +11,7 @@ from lostflops.account.align.one_clock import OneClock
 from lostflops.account.ledger.lines import LINES
 from lostflops.core.errors import UsageError
 from lostflops.explain.analyze.timeline import timeline
-from lostflops.show.serve.held import HeldEvents
+from lostflops.show.serve.held_events import HeldEvents
 from lostflops.store.run import Run
 from lostflops.testing import Clock, Straggler, SyntheticCluster, store
 

@@ -11,7 +11,7 @@ from tests.integration.real_runs import RealRun, real_runs
 
 from lostflops import Run
 from lostflops.predict.costs.calibration import Calibration
-from lostflops.predict.costs.learned import learn
+from lostflops.predict.costs.run_samples import learn
 from lostflops.store.tables import TABLES
 from lostflops.testing import Clock, Generated, LostRecords, Model, Network, Straggler, SyntheticCluster, store
 from shared_data import TRACES, needs_traces

@@ -17,9 +17,9 @@ from lostflops.core.units import format_ns
 from lostflops.predict.whatif.baseline import Baseline, baseline, replayed_once
 from lostflops.predict.whatif.change import Change
 from lostflops.predict.whatif.changes import CHANGES as KNOWN
+from lostflops.show.pages.knob_positions import MOST_TIMES, try_changes
 from lostflops.show.pages.knobs import LARGE, knobs, turn_knobs
 from lostflops.show.pages.scales import AS_RECORDED
-from lostflops.show.pages.tried import MOST_TIMES, try_changes
 from lostflops.testing import Model, Network, Straggler, SyntheticCluster, store
 from made_whatif import CHANGES, LARGER_STEPS, made, of
 from memory_run import MemoryRun

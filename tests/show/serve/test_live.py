@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 from lostflops.predict.whatif.baseline import baseline
-from lostflops.show.pages.tried import try_changes
+from lostflops.show.pages.knob_positions import try_changes
 from lostflops.show.serve.live import LivePage
 from lostflops.store.run import Run
 from lostflops.testing import SyntheticCluster, store

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from lostflops.account.align.arrived import MOST_ARRIVALS, ArrivalSizes, read_arrivals
 from lostflops.account.align.longest_events import SHOWN, Columns, Numbers, longest
+from lostflops.account.align.meeting_arrivals import MOST_ARRIVALS, ArrivalSizes, read_arrivals
 from lostflops.account.align.one_clock import OneClock
 from lostflops.core.pictures import Events, Lane
-from lostflops.store.grouped import group_rows
+from lostflops.store.row_groups import group_rows
 
 if TYPE_CHECKING:
     from lostflops.store.run import Run

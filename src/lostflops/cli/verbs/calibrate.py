@@ -142,7 +142,7 @@ def _convert(logs: Sequence[str], path: Path, op: str | None) -> None:
 def _learn(run: Path, path: Path) -> None:
     from lostflops.core.errors import UnknownCost
     from lostflops.predict.costs.calibration import write_calibration
-    from lostflops.predict.costs.learned import learn
+    from lostflops.predict.costs.run_samples import learn
     from lostflops.store.run import Run
 
     with Run.open(run) as opened:

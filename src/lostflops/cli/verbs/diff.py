@@ -41,7 +41,7 @@ def diff(
     alternately.
     """
     from lostflops.api import diff as compare
-    from lostflops.explain.compare.recorded import mark_no_steps
+    from lostflops.explain.compare.recordings import mark_no_steps
 
     before, after, smallest = runs_of(a), runs_of(b), part(margin, "--margin")
     with bar_of("runs") as progress:

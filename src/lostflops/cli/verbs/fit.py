@@ -14,7 +14,7 @@ from lostflops.cli.output import JsonOption, command, show, tell
 
 if TYPE_CHECKING:
     from lostflops.predict.fit.batch_argument import BatchArgument
-    from lostflops.predict.fit.measured import FitResult, MeasuredBatch
+    from lostflops.predict.fit.batches import FitResult, MeasuredBatch
     from lostflops.predict.fit.room import Room
 
 EXAMPLE = "lostflops fit --steps 40 --memory 24GiB -- python train.py --batch-size 32"
@@ -72,7 +72,7 @@ def fit(
     from lostflops.cli.fit_runs import FitJob, measure_batch, read_kept_batch, remember_command
     from lostflops.core.errors import LostflopsError
     from lostflops.predict.fit.answers import result
-    from lostflops.predict.fit.measured import fit_batches
+    from lostflops.predict.fit.batches import fit_batches
 
     capacity = _capacity(device, memory)
     place = _place(words, argument, variable)

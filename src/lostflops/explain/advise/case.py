@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from lostflops.account.ledger.by_rank import Progress
     from lostflops.predict.whatif.change import Facts
-    from lostflops.predict.whatif.facts_of import LearnTimes
+    from lostflops.predict.whatif.run_facts import LearnTimes
     from lostflops.store.run import Run
 
 _Answer = TypeVar("_Answer")

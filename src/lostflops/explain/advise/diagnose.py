@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from lostflops.account.ledger.by_rank import Progress
     from lostflops.explain.advise.claim import Claim, Place
     from lostflops.explain.advise.rule import Rule
-    from lostflops.predict.whatif.facts_of import LearnTimes
+    from lostflops.predict.whatif.run_facts import LearnTimes
     from lostflops.store.run import Run
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lostflops.core.results import Evidence
     from lostflops.explain.advise.findings import Priced
     from lostflops.explain.advise.rule import Rule
-    from lostflops.predict.whatif.facts_of import LearnTimes
+    from lostflops.predict.whatif.run_facts import LearnTimes
     from lostflops.store.run import Run
 
 MOST_EVENTS: Final = 5

@@ -19,7 +19,7 @@ from typing import Final
 from lostflops.collect.capture import trace_of
 from lostflops.core.errors import SeveralJobs
 from lostflops.core.units import pluralise
-from lostflops.ingest.common import reduced
+from lostflops.ingest.common import reduced_trace
 from lostflops.ingest.common.byte_stream import ByteStream
 from lostflops.ingest.find.trace_file import TraceFile
 from lostflops.ingest.formats.kineto import reader as kineto
@@ -71,7 +71,7 @@ def _foreign(found: Sequence[TraceFile]) -> list[TraceFile]:
         if one.format == kineto.NAME
         and isinstance(one.path, Path)
         and trace_of(one.path.name) is None
-        and not reduced.is_reduced(one.path)
+        and not reduced_trace.is_reduced(one.path)
     ]
     if len(raw) <= _MOST_FILES:
         return raw

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import duckdb
 
-from lostflops.account.align.aligned import Aligned, Columns
+from lostflops.account.align.clock_tables import Aligned, Columns
 from lostflops.account.align.common_clock import Readings
 from lostflops.store.commit import RunWriter, rank_rows
 from lostflops.store.manifest import DataFile, Source

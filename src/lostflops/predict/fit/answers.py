@@ -6,7 +6,7 @@ from typing import Final
 
 from lostflops.core.results import Block, Field, Figure, Pair, Pairs, Result, Table, Value
 from lostflops.core.units import format_bytes, format_count, format_share
-from lostflops.predict.fit.measured import FitResult
+from lostflops.predict.fit.batches import FitResult
 from lostflops.predict.fit.peaks import LINEAR, Peaks
 from lostflops.predict.fit.room import Room
 from lostflops.predict.fit.step_times import NEAR, ValueRange

@@ -16,8 +16,8 @@ from lostflops.account.ledger.lines import LINES
 from lostflops.predict.graph.idle import Rows, TaskWaits, device_idle, thread_idle
 from lostflops.predict.graph.replay import Schedule
 from lostflops.predict.graph.tasks import LaneKind, Ns, TaskKind
-from lostflops.store.grouped import group_rows
 from lostflops.store.intervals import Intervals
+from lostflops.store.row_groups import group_rows
 
 POINT_TO_POINT: Final = ("send", "recv")
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from lostflops.core.errors import UsageError
 from lostflops.predict.graph.longest import PathNetwork, longest
 from lostflops.predict.graph.tasks import DEVICE_KINDS, NONE, Ns, TaskGraph
-from lostflops.store.grouped import group_rows
+from lostflops.store.row_groups import group_rows
 
 
 @dataclass(frozen=True)

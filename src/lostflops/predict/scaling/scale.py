@@ -18,8 +18,8 @@ from lostflops.predict.costs.times import OPS, CommTimes
 from lostflops.predict.scaling.answers import ReplayCheck, ScaleAnswer, ScalingModel, kind_of
 from lostflops.predict.scaling.growth import Growing, MeshLayout, layout
 from lostflops.predict.scaling.own_times import OwnTimes
-from lostflops.predict.scaling.recorded import MOST_RANKS, check_communicates, timelines
 from lostflops.predict.scaling.retime import KEPT, CallKind, Factor, Retiming
+from lostflops.predict.scaling.step_timelines import MOST_RANKS, check_communicates, timelines
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -24,7 +24,6 @@ from lostflops.core.units import format_share
 from lostflops.predict.graph.build import build
 from lostflops.predict.graph.replay import Schedule, replay
 from lostflops.predict.graph.tasks import LaneKind
-from lostflops.predict.whatif.facts_of import LearnTimes, facts_of
 from lostflops.predict.whatif.interval import (
     BETWEEN_RUNS,
     BETWEEN_RUNS_ON_HOSTS,
@@ -32,6 +31,7 @@ from lostflops.predict.whatif.interval import (
     noise,
     noise_of,
 )
+from lostflops.predict.whatif.run_facts import LearnTimes, facts_of
 
 if TYPE_CHECKING:
     from lostflops.account.ledger.by_rank import Progress

@@ -11,7 +11,7 @@ from lostflops.core.results import Field, Result, Table, Value
 from lostflops.core.units import format_interval, format_ns, format_percent, format_share, pluralise
 from lostflops.predict.whatif.answer import WhatIfAnswer, answer, edit
 from lostflops.predict.whatif.changes import CHANGES
-from lostflops.predict.whatif.recalled import predict_memory
+from lostflops.predict.whatif.peak_memory import predict_memory
 from lostflops.predict.whatif.whatif import baseline_pairs, notes_of_run
 
 if TYPE_CHECKING:

@@ -19,14 +19,14 @@ from lostflops.predict.whatif.answer import Applied, Wanted, WhatIfAnswer, answe
 from lostflops.predict.whatif.baseline import Baseline, baseline
 from lostflops.predict.whatif.changes import CHANGES
 from lostflops.predict.whatif.interval import ONE_STEP
-from lostflops.predict.whatif.recalled import Recalled, predict_memory
-from lostflops.predict.whatif.recalled import collect_memory_notes as recalled_notes
+from lostflops.predict.whatif.peak_memory import Recalled, predict_memory
+from lostflops.predict.whatif.peak_memory import collect_memory_notes as recalled_notes
 
 if TYPE_CHECKING:
     from lostflops.account.ledger.by_rank import Progress
     from lostflops.predict.whatif.baseline import Build
     from lostflops.predict.whatif.change import Change
-    from lostflops.predict.whatif.facts_of import LearnTimes
+    from lostflops.predict.whatif.run_facts import LearnTimes
     from lostflops.store.run import Run
 
 

@@ -17,8 +17,8 @@ from lostflops.core.units import format_ns, format_share, pluralise
 from lostflops.predict.whatif.baseline import Baseline, baseline
 from lostflops.predict.whatif.changes import CHANGES
 from lostflops.predict.whatif.whatif import describe_gain, notes_of_run
+from lostflops.show.pages.knob_positions import try_changes
 from lostflops.show.pages.scales import Scale, scales
-from lostflops.show.pages.tried import try_changes
 
 if TYPE_CHECKING:
     from lostflops.predict.whatif.change import Change

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from lostflops.core.errors import NotApplicable
+from lostflops.predict.whatif.graph_edits.pipeline_layout import laid_out
 from lostflops.predict.whatif.graph_edits.rebucket import MIB
 from lostflops.predict.whatif.graph_edits.reductions import reductions
-from lostflops.predict.whatif.graph_edits.relaid import laid_out
 
 if TYPE_CHECKING:
     from lostflops.predict.whatif.baseline import Baseline

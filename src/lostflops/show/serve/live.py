@@ -13,10 +13,10 @@ from typing import BinaryIO, Final, cast
 from lostflops.core.pictures import Events, Setting
 from lostflops.predict.whatif.baseline import Baseline, baseline
 from lostflops.show.export.perfetto import write_perfetto
-from lostflops.show.pages.tried import try_changes
-from lostflops.show.serve.held import HeldEvents
-from lostflops.show.serve.opened import Identity, OpenedRun
+from lostflops.show.pages.knob_positions import try_changes
+from lostflops.show.serve.held_events import HeldEvents
 from lostflops.show.serve.queries import LIMITS, MOST_SECONDS, run_query
+from lostflops.show.serve.served_run import Identity, OpenedRun
 from lostflops.show.serve.work import Workers
 from lostflops.store.run import Run
 

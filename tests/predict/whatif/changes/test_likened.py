@@ -6,7 +6,7 @@ import pytest
 from tests.predict.graph.tiny import L, M, T, graph
 
 from lostflops.predict.graph.tasks import LaneKind, TaskKind
-from lostflops.predict.whatif.graph_edits.likened import cap_late_ranks
+from lostflops.predict.whatif.graph_edits.late_ranks import cap_late_ranks
 
 
 def lane(rank, durations):

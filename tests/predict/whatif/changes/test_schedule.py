@@ -19,7 +19,7 @@ from lostflops.predict.whatif.change import Facts
 from lostflops.predict.whatif.changes.schedule import CHANGE
 from lostflops.predict.whatif.graph_edits.orders import PipelineShape
 from lostflops.predict.whatif.graph_edits.pipeline import cut_stages, pipeline
-from lostflops.predict.whatif.graph_edits.relaid import relaid
+from lostflops.predict.whatif.graph_edits.pipeline_layout import relaid
 from lostflops.predict.whatif.score import step_times
 from lostflops.store.run import Run
 from lostflops.testing import Straggler, SyntheticCluster, store

@@ -11,8 +11,8 @@ from lostflops.core.errors import NotApplicable
 from lostflops.predict.whatif.change import Facts, HeldParameter
 from lostflops.predict.whatif.changes import CHANGES
 from lostflops.predict.whatif.memory_edits.editing import resize_blocks, select_owned_blocks
-from lostflops.predict.whatif.memory_edits.gathered import fully_sharded
-from lostflops.predict.whatif.recalled import at_peak
+from lostflops.predict.whatif.memory_edits.sharded_parameters import fully_sharded
+from lostflops.predict.whatif.peak_memory import at_peak
 
 WEIGHT, SAVED = 300, 400
 BY_NAME = {change.name: change for change in CHANGES}

@@ -16,13 +16,13 @@ from lostflops.core.results import Evidence
 from lostflops.core.units import format_bytes, format_ns, format_share
 from lostflops.explain.advise.claim import Claim, Gain
 from lostflops.explain.advise.rule import Rule
-from lostflops.explain.advise.signs.computed import read_computed_ranks
+from lostflops.explain.advise.signs.computed_ranks import read_computed_ranks
 
 if TYPE_CHECKING:
     from lostflops.account.ledger.record import Codes
     from lostflops.explain.advise.case import Case
     from lostflops.explain.advise.claim import Place
-    from lostflops.explain.advise.signs.computed import Computed
+    from lostflops.explain.advise.signs.computed_ranks import Computed
 
 _LEAST: Final = 0.03
 _HIDDEN: Final = 0.95

@@ -15,7 +15,7 @@ from lostflops.core.results import Evidence
 from lostflops.core.units import format_ns, format_share
 from lostflops.explain.advise.claim import Claim, Gain
 from lostflops.explain.advise.rule import Rule
-from lostflops.explain.advise.signs.computed import (
+from lostflops.explain.advise.signs.computed_ranks import (
     attribute_line_share,
     device_of,
     on_device,

@@ -11,7 +11,7 @@ from lostflops.core.results import Evidence
 from lostflops.core.units import format_ns, format_share
 from lostflops.explain.advise.claim import Claim
 from lostflops.explain.advise.rule import Rule
-from lostflops.explain.advise.signs.computed import Computed, read_computed_ranks
+from lostflops.explain.advise.signs.computed_ranks import Computed, read_computed_ranks
 
 if TYPE_CHECKING:
     from lostflops.account.ledger.pieces import ComputePiece

@@ -13,7 +13,7 @@ from lostflops.core.results import Evidence
 from lostflops.core.units import format_ns, format_share
 from lostflops.explain.advise.claim import Claim, Gain
 from lostflops.explain.advise.rule import Rule
-from lostflops.explain.advise.signs.computed import (
+from lostflops.explain.advise.signs.computed_ranks import (
     attribute_line_share,
     device_of,
     on_device,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lostflops.account.facts.devices import Device
     from lostflops.account.ledger.pieces import ComputePiece
     from lostflops.explain.advise.case import Case
-    from lostflops.explain.advise.signs.computed import Computed
+    from lostflops.explain.advise.signs.computed_ranks import Computed
 
 _LEAST: Final = 0.05
 """fp32 matmuls must take at least this share of the wall time."""

@@ -13,7 +13,7 @@ from lostflops.core.results import Evidence
 from lostflops.core.units import format_ns, format_share
 from lostflops.explain.advise.claim import Claim, Gain, NotChecked
 from lostflops.explain.advise.rule import Rule
-from lostflops.explain.advise.signs.computed import read_computed_ranks, shapes_of, tensors_of
+from lostflops.explain.advise.signs.computed_ranks import read_computed_ranks, shapes_of, tensors_of
 from lostflops.explain.advise.signs.hand_made import has_buckets_of
 from lostflops.explain.advise.signs.traffic import traffic_of
 from lostflops.predict.whatif.graph_edits.whole_model import select_weight_averages
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from lostflops.account.ledger.pieces import ComputePiece
     from lostflops.explain.advise.case import Case
     from lostflops.explain.advise.claim import Place
-    from lostflops.explain.advise.signs.computed import Computed
+    from lostflops.explain.advise.signs.computed_ranks import Computed
 
 _FEW_SAMPLES: Final = 4
 _FEW_TOKENS: Final = 1_024

@@ -22,7 +22,7 @@ from lostflops.explain.advise.signs.series import (
     measure_growth,
     series,
 )
-from lostflops.explain.advise.signs.traced import collect_traced_steps
+from lostflops.explain.advise.signs.step_lines import collect_traced_steps
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -17,12 +17,17 @@ from lostflops.core.results import Evidence
 from lostflops.core.units import format_ns, format_share
 from lostflops.explain.advise.claim import Claim, Gain
 from lostflops.explain.advise.rule import Rule
-from lostflops.explain.advise.signs.computed import attribute_line_share, on_device, read_computed_ranks, shapes_of
+from lostflops.explain.advise.signs.computed_ranks import (
+    attribute_line_share,
+    on_device,
+    read_computed_ranks,
+    shapes_of,
+)
 
 if TYPE_CHECKING:
     from lostflops.account.ledger.record import Codes, Flags, Ns, Record
     from lostflops.explain.advise.case import Case
-    from lostflops.explain.advise.signs.computed import Computed
+    from lostflops.explain.advise.signs.computed_ranks import Computed
 
 _POINTWISE: Final = tuple(CLASSES.index(name) for name in ("elementwise", "normalisation", "copy-cast"))
 _LEAST: Final = 0.15

@@ -19,7 +19,7 @@ from lostflops.core.units import format_ns, format_share, pluralise
 from lostflops.explain.advise.claim import Claim, Gain, Place
 from lostflops.explain.advise.rule import Rule
 from lostflops.explain.advise.signs.series import StepSeries, Values, series
-from lostflops.explain.advise.signs.traced import Traced, collect_traced_steps
+from lostflops.explain.advise.signs.step_lines import Traced, collect_traced_steps
 from lostflops.predict.costs.quantiles import t_quantile
 from lostflops.predict.whatif.interval import CONFIDENCE
 

@@ -15,10 +15,10 @@ from lostflops.core.errors import NotApplicable, UnknownCost
 from lostflops.explain.advise.case import Case, once_per_case
 from lostflops.predict.graph.tasks import NONE, Flags, TaskGraph, TaskKind
 from lostflops.predict.whatif.change import Facts
-from lostflops.predict.whatif.graph_edits.by_hand import by_hand
+from lostflops.predict.whatif.graph_edits.manual_reductions import by_hand
 from lostflops.predict.whatif.graph_edits.reductions import reductions
-from lostflops.store.grouped import group_rows
 from lostflops.store.intervals import Intervals
+from lostflops.store.row_groups import group_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable

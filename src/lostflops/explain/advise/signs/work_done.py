@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from lostflops.account.ledger.record import records
 from lostflops.explain.advise.case import once_per_case
-from lostflops.explain.advise.signs.computed import read_computed_ranks, tensors_of
+from lostflops.explain.advise.signs.computed_ranks import read_computed_ranks, tensors_of
 
 if TYPE_CHECKING:
     from lostflops.account.ledger.record import Record

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from lostflops.core.errors import BrokenSource
-from lostflops.ingest.common import reduced
+from lostflops.ingest.common import reduced_trace
 from lostflops.ingest.common.byte_stream import ByteStream
 from lostflops.ingest.common.rank_names import host_in_name, rank_in_name
 from lostflops.ingest.common.reader import Clean, RankClaim, RankRows, ReadTask
@@ -30,7 +30,7 @@ _INFO_WITH_RANK = re.compile(rb'"distributedInfo"\s*:\s*\{[^{}]*"rank"\s*:\s*(\d
 
 def recognises(head: bytes, _path: Path) -> bool:
     """Return whether the first bytes (decompressed) of a file are those of a trace."""
-    if reduced.recognises(head):
+    if reduced_trace.recognises(head):
         return True
     text = head.lstrip()
     if text[:1] == b"[":
@@ -40,9 +40,9 @@ def recognises(head: bytes, _path: Path) -> bool:
 
 def rank_claim(path: Path) -> RankClaim:
     """Return the rank recorded at the top of the trace, otherwise the rank in the file's name."""
-    if reduced.is_reduced(path):
+    if reduced_trace.is_reduced(path):
         with suppress(BrokenSource):
-            told = reduced.told_by(path)
+            told = reduced_trace.told_by(path)
             return RankClaim(told.rank, told.rank_source)
     elif (recorded := _rank_in_trace(path)) is not None:
         return RankClaim(recorded, "recorded")
@@ -71,8 +71,8 @@ def _rank_at_the_end(path: Path) -> int | None:
 
 def ingest(job: ReadTask) -> list[RankRows]:
     """Read a trace to its end, or as far as possible, and write its rank's part."""
-    if reduced.is_reduced(job.path):
-        return reduced.adopt(job, NAME)
+    if reduced_trace.is_reduced(job.path):
+        return reduced_trace.adopt(job, NAME)
     recording, digest = read_trace(job.path, job.vocabulary, job.on_read, job.spool_folder, job.clean)
     try:
         rank, rank_source = job.claim.rank, job.claim.source

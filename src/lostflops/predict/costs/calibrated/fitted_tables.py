@@ -8,7 +8,7 @@ from statistics import median
 from typing import Final
 
 from lostflops.core.results import Field, Plot, Series, Table, Value
-from lostflops.predict.costs.calibrated.fitted import FittedCurve, most_telling, name_of
+from lostflops.predict.costs.calibrated.curve_table import FittedCurve, most_telling, name_of
 from lostflops.predict.costs.calibration import Calibration, Key
 from lostflops.predict.costs.curve import Curve
 from lostflops.predict.costs.roofline import DeviceRoofline, Reached

@@ -14,7 +14,7 @@ from typing import Final
 from lostflops.core.results import Block, Result
 from lostflops.core.units import format_bytes, format_share, pluralise
 from lostflops.predict.costs.calibrated import fitted_tables as tables
-from lostflops.predict.costs.calibrated.fitted import FittedCurve, list_fitted_curves, most_telling, name_of
+from lostflops.predict.costs.calibrated.curve_table import FittedCurve, list_fitted_curves, most_telling, name_of
 from lostflops.predict.costs.calibration import Calibration
 from lostflops.predict.costs.fit import FAR
 from lostflops.predict.costs.roofline import DeviceRoofline, roofline

@@ -16,10 +16,10 @@ from lostflops.core.errors import NotApplicable
 from lostflops.predict.graph.editing import in_order, insert_tasks, with_edges, with_meetings
 from lostflops.predict.graph.tasks import NONE, Because, Edges, Flags, LaneKind, TaskGraph, TaskKind
 from lostflops.predict.whatif.change import Change, Edited, Facts, Remembered
+from lostflops.predict.whatif.graph_edits.checked_replay import replay_or_refuse
 from lostflops.predict.whatif.graph_edits.reductions import members, phases, reductions
-from lostflops.predict.whatif.graph_edits.replayed import replay_or_refuse
 from lostflops.predict.whatif.graph_edits.values import count
-from lostflops.predict.whatif.memory_edits.accumulated import accumulate_gradients
+from lostflops.predict.whatif.memory_edits.gradient_lifetimes import accumulate_gradients
 
 if TYPE_CHECKING:
     from lostflops.account.memory.blocks import RankMemory

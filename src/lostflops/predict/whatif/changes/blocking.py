@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from lostflops.predict.whatif.change import Change, Edited, Facts
+from lostflops.predict.whatif.graph_edits.checked_replay import replay_or_refuse
 from lostflops.predict.whatif.graph_edits.fewer_collectives import without_calls
-from lostflops.predict.whatif.graph_edits.replayed import replay_or_refuse
 from lostflops.predict.whatif.graph_edits.small_calls import small_calls
 from lostflops.predict.whatif.graph_edits.values import one_of
-from lostflops.predict.whatif.memory_edits.untouched import keep_memory_unchanged
+from lostflops.predict.whatif.memory_edits.unchanged_memory import keep_memory_unchanged
 
 if TYPE_CHECKING:
     from lostflops.predict.graph.tasks import TaskGraph

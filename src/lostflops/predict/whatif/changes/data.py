@@ -23,7 +23,7 @@ from lostflops.predict.graph.tasks import NONE, Flags, Index, LaneKind, Ns, Task
 from lostflops.predict.whatif.change import Change, Edited, Facts
 from lostflops.predict.whatif.graph_edits.selecting import names_with, on_lanes, on_line
 from lostflops.predict.whatif.graph_edits.values import count, times
-from lostflops.predict.whatif.memory_edits.untouched import keep_memory_unchanged
+from lostflops.predict.whatif.memory_edits.unchanged_memory import keep_memory_unchanged
 
 _FIXED: Final = "fixed"
 _PREFETCH: Final = 2

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from lostflops.predict.whatif.change import Change, Edited, Facts, Remembered
-from lostflops.predict.whatif.graph_edits.by_hand import in_buckets
+from lostflops.predict.whatif.graph_edits.manual_reductions import in_buckets
 from lostflops.predict.whatif.graph_edits.rebucket import MIB
 from lostflops.predict.whatif.graph_edits.values import number
-from lostflops.predict.whatif.memory_edits.accumulated import lasting
+from lostflops.predict.whatif.memory_edits.gradient_lifetimes import lasting
 
 if TYPE_CHECKING:
     from lostflops.account.memory.blocks import RankMemory

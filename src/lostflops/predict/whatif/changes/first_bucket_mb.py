@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from lostflops.predict.whatif.change import Change, Edited, Facts
 from lostflops.predict.whatif.graph_edits.rebucket import MIB, rebucket_gradients
 from lostflops.predict.whatif.graph_edits.values import number
-from lostflops.predict.whatif.memory_edits.untouched import keep_memory_unchanged
+from lostflops.predict.whatif.memory_edits.unchanged_memory import keep_memory_unchanged
 
 if TYPE_CHECKING:
     from lostflops.predict.graph.tasks import TaskGraph

@@ -19,7 +19,7 @@ from lostflops.predict.graph.tasks import Flags, LaneKind, Ns, TaskGraph, TaskKi
 from lostflops.predict.whatif.change import Change, Edited, Facts
 from lostflops.predict.whatif.graph_edits.delays import without_waits
 from lostflops.predict.whatif.graph_edits.values import one_of
-from lostflops.predict.whatif.memory_edits.untouched import keep_memory_unchanged
+from lostflops.predict.whatif.memory_edits.unchanged_memory import keep_memory_unchanged
 
 _DOUBT: Final = 0.2
 """Means and medians are used as the times of balanced ranks; published replays of the same kind agree to 1%."""

@@ -7,7 +7,7 @@ from typing import Final
 from lostflops.core.errors import NotApplicable
 from lostflops.predict.graph.tasks import TaskGraph
 from lostflops.predict.whatif.change import Change, Edited, Facts
-from lostflops.predict.whatif.graph_edits.relaid import laid_out, relaid
+from lostflops.predict.whatif.graph_edits.pipeline_layout import laid_out, relaid
 from lostflops.predict.whatif.graph_edits.values import count
 
 _FIXED: Final = 0.1

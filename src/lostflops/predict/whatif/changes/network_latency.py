@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from lostflops.predict.whatif.change import Change, Edited, Facts
 from lostflops.predict.whatif.graph_edits.network import faster
 from lostflops.predict.whatif.graph_edits.values import times
-from lostflops.predict.whatif.memory_edits.untouched import keep_memory_unchanged
+from lostflops.predict.whatif.memory_edits.unchanged_memory import keep_memory_unchanged
 
 if TYPE_CHECKING:
     from lostflops.predict.graph.tasks import TaskGraph

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 from lostflops.core.errors import NotApplicable
 from lostflops.predict.whatif.change import Change, Edited, Facts, Remembered
+from lostflops.predict.whatif.graph_edits.checked_replay import replay_or_refuse
 from lostflops.predict.whatif.graph_edits.each_microbatch import repeated_reductions
 from lostflops.predict.whatif.graph_edits.fewer_collectives import without_calls
-from lostflops.predict.whatif.graph_edits.replayed import replay_or_refuse
 from lostflops.predict.whatif.graph_edits.values import one_of
 from lostflops.predict.whatif.memory_edits.sharding import is_sharded, require_trained_parameters
 

@@ -13,7 +13,7 @@ from lostflops.predict.graph.tasks import NONE, Because, Edges, Flags, TaskGraph
 from lostflops.predict.whatif.change import Change, Edited, Facts
 from lostflops.predict.whatif.graph_edits.selecting import between_ranks
 from lostflops.predict.whatif.graph_edits.values import one_of
-from lostflops.predict.whatif.memory_edits.untouched import keep_memory_unchanged
+from lostflops.predict.whatif.memory_edits.unchanged_memory import keep_memory_unchanged
 
 
 def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:

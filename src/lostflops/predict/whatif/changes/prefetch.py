@@ -19,9 +19,9 @@ from lostflops.core.errors import NotApplicable
 from lostflops.predict.graph.editing import rearrange_tasks, with_edges, without_edges
 from lostflops.predict.graph.tasks import NONE, Because, Flags, LaneKind, TaskGraph, TaskKind
 from lostflops.predict.whatif.change import Change, Edited, Facts
+from lostflops.predict.whatif.graph_edits.checked_replay import replay_or_refuse
 from lostflops.predict.whatif.graph_edits.ready import Inputs
 from lostflops.predict.whatif.graph_edits.reductions import members, select_collectives
-from lostflops.predict.whatif.graph_edits.replayed import replay_or_refuse
 from lostflops.predict.whatif.graph_edits.values import count
 
 if TYPE_CHECKING:

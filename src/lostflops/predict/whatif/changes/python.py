@@ -10,7 +10,7 @@ from lostflops.predict.graph.tasks import Flags, LaneKind, TaskGraph, TaskKind
 from lostflops.predict.whatif.change import Change, Edited, Facts
 from lostflops.predict.whatif.graph_edits.selecting import on_lanes, on_line
 from lostflops.predict.whatif.graph_edits.values import times
-from lostflops.predict.whatif.memory_edits.untouched import keep_memory_unchanged
+from lostflops.predict.whatif.memory_edits.unchanged_memory import keep_memory_unchanged
 
 _REMOVED: Final = "removed"
 _DOUBT: Final = 0.1

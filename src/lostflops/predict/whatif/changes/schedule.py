@@ -9,7 +9,7 @@ from lostflops.core.units import pluralise
 from lostflops.predict.graph.tasks import TaskGraph
 from lostflops.predict.whatif.change import Change, Edited, Facts
 from lostflops.predict.whatif.graph_edits.orders import SCHEDULES, PipelineShape
-from lostflops.predict.whatif.graph_edits.relaid import laid_out, relaid
+from lostflops.predict.whatif.graph_edits.pipeline_layout import laid_out, relaid
 from lostflops.predict.whatif.graph_edits.values import one_of
 
 _DOUBT: Final = 0.1

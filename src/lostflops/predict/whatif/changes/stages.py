@@ -9,7 +9,7 @@ from lostflops.predict.graph.tasks import TaskGraph
 from lostflops.predict.whatif.change import Change, Edited, Facts
 from lostflops.predict.whatif.graph_edits.cohorts import cohorts
 from lostflops.predict.whatif.graph_edits.delays import without_waits
-from lostflops.predict.whatif.graph_edits.evened import even_stages
+from lostflops.predict.whatif.graph_edits.even_work import even_stages
 from lostflops.predict.whatif.graph_edits.selecting import between_ranks
 from lostflops.predict.whatif.graph_edits.values import one_of
 

@@ -13,8 +13,8 @@ from lostflops.predict.graph.tasks import TaskGraph
 from lostflops.predict.whatif.change import Change, Edited, Facts
 from lostflops.predict.whatif.graph_edits.cohorts import cohorts, own_times
 from lostflops.predict.whatif.graph_edits.delays import without_waits
-from lostflops.predict.whatif.graph_edits.likened import cap_late_ranks
-from lostflops.predict.whatif.memory_edits.untouched import keep_memory_unchanged
+from lostflops.predict.whatif.graph_edits.late_ranks import cap_late_ranks
+from lostflops.predict.whatif.memory_edits.unchanged_memory import keep_memory_unchanged
 
 SMALLEST: Final = 0.03
 """A rank is late if its own time exceeds that of its peers by at least this share of the step, on average."""

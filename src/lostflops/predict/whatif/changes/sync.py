@@ -12,7 +12,7 @@ from lostflops.predict.graph.tasks import Because, Flags, Index, LaneKind, TaskG
 from lostflops.predict.whatif.change import Change, Edited, Facts
 from lostflops.predict.whatif.graph_edits.selecting import launchers, names_with, on_lanes, on_line
 from lostflops.predict.whatif.graph_edits.values import one_of
-from lostflops.predict.whatif.memory_edits.untouched import keep_memory_unchanged
+from lostflops.predict.whatif.memory_edits.unchanged_memory import keep_memory_unchanged
 
 _DOUBT: Final = 0.15
 _READS: Final = ("aten::item", "aten::_local_scalar_dense")

@@ -24,9 +24,9 @@ from lostflops.predict.whatif.change import Change, Edited, Facts, Remembered
 from lostflops.predict.whatif.graph_edits.reductions import calls
 from lostflops.predict.whatif.graph_edits.transfers import TimedTransfers
 from lostflops.predict.whatif.graph_edits.values import count
-from lostflops.predict.whatif.memory_edits.accumulated import select_final_gradients
 from lostflops.predict.whatif.memory_edits.editing import scale_blocks, select_owned_blocks
-from lostflops.predict.whatif.memory_edits.gathered import doubt_of
+from lostflops.predict.whatif.memory_edits.gradient_lifetimes import select_final_gradients
+from lostflops.predict.whatif.memory_edits.sharded_parameters import doubt_of
 from lostflops.predict.whatif.memory_edits.sharding import (
     fullest,
     is_partitioned,

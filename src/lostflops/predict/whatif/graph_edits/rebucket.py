@@ -16,6 +16,7 @@ from lostflops.core.units import format_bytes
 from lostflops.predict.graph.replay import Schedule
 from lostflops.predict.graph.tasks import TaskGraph
 from lostflops.predict.whatif.change import Edited, Facts
+from lostflops.predict.whatif.graph_edits.checked_replay import replay_or_refuse
 from lostflops.predict.whatif.graph_edits.recut import Plan, recut
 from lostflops.predict.whatif.graph_edits.reductions import (
     Round,
@@ -25,7 +26,6 @@ from lostflops.predict.whatif.graph_edits.reductions import (
     select_collectives,
     select_sized_collectives,
 )
-from lostflops.predict.whatif.graph_edits.replayed import replay_or_refuse
 from lostflops.predict.whatif.graph_edits.transfers import TimedTransfers, apart
 
 Rows = npt.NDArray[np.int64]

@@ -18,7 +18,7 @@ from lostflops.account.ledger.phases import BACKWARD, FORWARD, OPTIMIZER
 from lostflops.core.errors import NotApplicable
 from lostflops.predict.graph.tasks import Flags, Index, LaneKind, TaskGraph, TaskKind
 from lostflops.predict.whatif.change import Facts
-from lostflops.predict.whatif.graph_edits.by_hand import by_hand
+from lostflops.predict.whatif.graph_edits.manual_reductions import by_hand
 from lostflops.predict.whatif.graph_edits.reductions import in_phase, members, select_collectives, tensor_groups
 from lostflops.predict.whatif.graph_edits.selecting import between_ranks, launchers, on_lanes
 from lostflops.predict.whatif.graph_edits.whole_model import select_gradient_gathers

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lostflops.account.ledger.phases import BACKWARD
-from lostflops.predict.whatif.graph_edits.by_hand import SCALES, behind_backward, bytes_a_step, is_whole
+from lostflops.predict.whatif.graph_edits.manual_reductions import SCALES, behind_backward, bytes_a_step, is_whole
 from lostflops.predict.whatif.graph_edits.reductions import in_phase, select_collectives, tensor_groups
 
 if TYPE_CHECKING:

@@ -21,6 +21,7 @@ from lostflops.predict.graph.tasks import LaneKind
 from lostflops.predict.whatif.change import Change, Edited, Facts, Remembered
 from lostflops.predict.whatif.changes.zero.gathers import Kernels, after_step, gathers, ranks_of
 from lostflops.predict.whatif.changes.zero.partition import partition_states
+from lostflops.predict.whatif.graph_edits.checked_replay import replay_or_refuse
 from lostflops.predict.whatif.graph_edits.more_collectives import Extra, with_collectives
 from lostflops.predict.whatif.graph_edits.ready import Inputs
 from lostflops.predict.whatif.graph_edits.reductions import (
@@ -31,10 +32,9 @@ from lostflops.predict.whatif.graph_edits.reductions import (
     select_collectives,
     select_sized_collectives,
 )
-from lostflops.predict.whatif.graph_edits.replayed import replay_or_refuse
 from lostflops.predict.whatif.graph_edits.transfers import TimedTransfers, apart
 from lostflops.predict.whatif.graph_edits.values import one_of
-from lostflops.predict.whatif.memory_edits.gathered import doubt_of, fully_sharded, scatter_gradients
+from lostflops.predict.whatif.memory_edits.sharded_parameters import doubt_of, fully_sharded, scatter_gradients
 from lostflops.predict.whatif.memory_edits.sharding import (
     is_partitioned,
     is_sharded,

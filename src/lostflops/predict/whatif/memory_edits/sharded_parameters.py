@@ -21,7 +21,6 @@ from lostflops.account.memory.blocks import BEFORE, Codes, Flags, RankMemory
 from lostflops.account.memory.owners import Owner
 from lostflops.core.errors import NotApplicable
 from lostflops.predict.whatif.change import HeldParameter
-from lostflops.predict.whatif.memory_edits.accumulated import select_final_gradients
 from lostflops.predict.whatif.memory_edits.editing import (
     New,
     add_blocks,
@@ -30,6 +29,7 @@ from lostflops.predict.whatif.memory_edits.editing import (
     select_owned_blocks,
     without,
 )
+from lostflops.predict.whatif.memory_edits.gradient_lifetimes import select_final_gradients
 from lostflops.predict.whatif.memory_edits.sharding import one_by_one, shard, shards, with_states
 
 _ROOT: Final = ""

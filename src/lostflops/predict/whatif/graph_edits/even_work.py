@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from lostflops.predict.graph.editing import retime_graph
 from lostflops.predict.graph.tasks import Flags, LaneKind, TaskGraph, TaskKind
-from lostflops.predict.whatif.graph_edits.likened import groups
+from lostflops.predict.whatif.graph_edits.late_ranks import groups
 from lostflops.predict.whatif.graph_edits.selecting import number_distinct_rows
 
 Floats = npt.NDArray[np.float64]

@@ -18,11 +18,11 @@ from lostflops.predict.graph.editing import drop_tasks, retime_graph
 from lostflops.predict.graph.replay import Schedule
 from lostflops.predict.graph.tasks import NONE, Because, Flags, LaneKind, TaskGraph, TaskKind
 from lostflops.predict.whatif.change import Edited, Facts
+from lostflops.predict.whatif.graph_edits.checked_replay import replay_or_refuse
 from lostflops.predict.whatif.graph_edits.more_collectives import Extra, before_on_lane, with_collectives
 from lostflops.predict.whatif.graph_edits.ready import HoldingTasks, between
 from lostflops.predict.whatif.graph_edits.rebucket import cut_anywhere, cut_between_parameters, gradients_of
 from lostflops.predict.whatif.graph_edits.reductions import calls, members, rounds, select_collectives
-from lostflops.predict.whatif.graph_edits.replayed import replay_or_refuse
 from lostflops.predict.whatif.graph_edits.selecting import launchers
 from lostflops.predict.whatif.graph_edits.transfers import TimedTransfers, apart
 

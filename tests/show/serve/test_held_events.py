@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from lostflops.account.align.lane_events import Extent
 from lostflops.account.align.one_clock import OneClock
 from lostflops.core.errors import UsageError
-from lostflops.show.serve.held import HeldEvents
+from lostflops.show.serve.held_events import HeldEvents
 from lostflops.show.serve.work import Stopped
 from lostflops.store.run import Run
 
@@ -90,7 +90,7 @@ def test_a_window_that_was_ended_early_leaves_nothing_half_known(run: Run, monke
     held = HeldEvents()
     for name in ("extent", "ArrivalSizes.of"):
         with monkeypatch.context() as patched:
-            patched.setattr(f"lostflops.show.serve.held.{name}", ended)
+            patched.setattr(f"lostflops.show.serve.held_events.{name}", ended)
             with pytest.raises(Stopped):
                 held.within(run, [0], 0, SPAN, 100)
     assert held.within(run, [0], 0, SPAN, 100) == HeldEvents().within(run, [0], 0, SPAN, 100)

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from lostflops.account.align.arrived import ArrivalSizes
 from lostflops.account.align.lane_events import Extent, extent, lane_events
 from lostflops.account.align.longest_events import SHOWN, Columns, longest, share
+from lostflops.account.align.meeting_arrivals import ArrivalSizes
 from lostflops.account.align.one_clock import OneClock
 from lostflops.core.errors import UsageError
 

@@ -4,7 +4,7 @@ import pytest
 
 from lostflops.core.errors import UnknownCost
 from lostflops.predict.costs.times import CommGroup
-from lostflops.predict.whatif.facts_of import facts_of, own_times
+from lostflops.predict.whatif.run_facts import facts_of, own_times
 from made_whatif import TRANSFER, made
 from memory_run import MemoryRun
 

@@ -14,7 +14,7 @@ from lostflops.core.errors import NotApplicable
 from lostflops.predict.whatif.answer import Applied
 from lostflops.predict.whatif.change import Change, Edited, Facts, Remembered
 from lostflops.predict.whatif.memory_edits.editing import scale_blocks, select_owned_blocks
-from lostflops.predict.whatif.recalled import BETWEEN_RUNS, collect_memory_notes, predict_memory
+from lostflops.predict.whatif.peak_memory import BETWEEN_RUNS, collect_memory_notes, predict_memory
 
 START = memory(
     Block(Owner.PARAMETERS, 600),

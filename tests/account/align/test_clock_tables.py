@@ -4,7 +4,7 @@ from collections import defaultdict
 
 from tests.memory_run import MemoryRun
 
-from lostflops.account.align.aligned import Aligned
+from lostflops.account.align.clock_tables import Aligned
 
 AHEAD = 5_000_000
 PACE = 1_000_000
