@@ -1,4 +1,4 @@
-"""Import paths of version 0.1 that documentation named: they work for one more release, with a warning."""
+"""Import paths of version 0.1 that were documented: they work for one more release, with a warning."""
 
 import sys
 import warnings

@@ -1,4 +1,4 @@
-"""What is true of recorded time and memory, before any opinion.
+"""Facts about recorded time and memory, without advice.
 
-Reads a run; returns sums, intervals and comparisons of its ranks. It answers no question of a user.
+This package reads a run and returns sums, intervals and comparisons of its ranks. It answers no question of a user.
 """

@@ -1,6 +1,6 @@
-"""The run while its job still trains: windows are ingested as soon as all ranks have written theirs.
+"""Ingest while the job still trains: windows are ingested as soon as all ranks have written theirs.
 
-`lostflops run` looks once a second whether traces are being written, and then starts a process that waits for the last
+`lostflops run` checks once a second whether traces are being written, and then starts a process that waits for the last
 of them and ingests. That process runs at idle priority. Whatever happens to it, all traces are ingested at the end of
 the job anyway.
 """

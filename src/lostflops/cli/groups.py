@@ -1,4 +1,4 @@
-"""The first screen of `lostflops --help`, and what happens when the first word is not a verb."""
+"""The first screen of `lostflops --help`, and the handling of a first word that is not a verb."""
 
 from difflib import get_close_matches
 from pathlib import Path

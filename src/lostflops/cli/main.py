@@ -1,4 +1,4 @@
-"""The program `lostflops`: its verbs, and what becomes of errors."""
+"""The program `lostflops`: its verbs, and its handling of errors."""
 
 import sys
 from collections.abc import Callable, Sequence

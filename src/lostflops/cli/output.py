@@ -1,4 +1,4 @@
-"""How a verb gives its answer: a Result on stdout, as text or as JSON."""
+"""Output of a verb: a Result on stdout, as text, Markdown or JSON."""
 
 import shlex
 import sys

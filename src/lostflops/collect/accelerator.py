@@ -1,4 +1,4 @@
-"""The accelerator that the program uses. To ask must not begin to use it: a context takes memory and forbids forks."""
+"""The accelerator that the program uses. Asking must not initialise it: a context takes memory and forbids forks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The collector takes its place in a process: hooks are set, and nothing is written until the process trains."""
+"""Attach the collector to a process: hooks are set, and nothing is written until the process trains."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many samples and tokens a batch holds, where its shape shows it."""
+"""Number of samples and tokens in a batch, if its shape shows it."""
 
 from __future__ import annotations
 

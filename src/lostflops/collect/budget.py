@@ -1,4 +1,4 @@
-"""What the collector may cost, and what it gives up when it costs more."""
+"""Overhead budget of the collector, and what it turns off when it exceeds the budget."""
 
 from __future__ import annotations
 

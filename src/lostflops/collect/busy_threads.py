@@ -1,7 +1,7 @@
-"""Python threads of the program beside the training thread: their CPU time, and where they are while they use it.
+"""Python threads of the program other than the training thread: their CPU time, and where they spend it.
 
-Read on the collector's own thread, two times a second. A thread that runs Python holds the interpreter's lock, and the
-training thread waits for it between any two ops.
+They are read on the collector's own thread, twice a second. A thread that runs Python holds the interpreter lock (GIL),
+and the training thread waits for it between any two ops.
 """
 
 from __future__ import annotations

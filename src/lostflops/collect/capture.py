@@ -1,11 +1,11 @@
-"""The contract between the collector and everything that reads what it wrote: names and framing of a capture's files.
+"""The contract between the collector and its readers: names and framing of a capture's files.
 
 A capture is a folder, `capture` inside the run:
 
     rank-00003.capture          frames of records, appended by the process that is rank 3, attempt after attempt
-    host-node7.capture          the same frames of all ranks of a host, where one writer per host gathers them
+    host-node7.capture          the same frames of all ranks of a host, if one writer per host gathers them
     rank-00003.w0001.parts      deep window 1 of rank 3, reduced to rows by its host (`ingest/common/reduced_trace.py`)
-    rank-00003.w0001.json.gz    the same as a Kineto trace: where it could not be reduced, or is kept beside
+    rank-00003.w0001.json.gz    the same as a Kineto trace: if it could not be reduced, or is kept too
     windows/0001.json           window 1: which steps, which ranks (see `WindowRequest`)
 
 A frame is a magic word, the rank, the length and the CRC-32 of its payload, then the payload: one JSON object
@@ -14,7 +14,7 @@ A frame is a magic word, the rank, the length and the CRC-32 of its payload, the
 
 A session is one process from its first frame to its end; its records are numbered from 0, and `first` is the number of
 the frame's first. `dropped` counts the records that the session lost so far because its ring was full or a write
-failed; they have no numbers. What stands in a frame whose CRC holds was acknowledged; a process that is killed while it
+failed; they have no numbers. Records in a frame with a valid CRC were acknowledged; a process that is killed while it
 writes leaves a torn frame, which is skipped. Only the standard library is used here: the training job imports it.
 """
 

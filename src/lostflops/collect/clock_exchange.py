@@ -1,10 +1,10 @@
-"""Wall clocks of hosts, sent to each other through the job's store, so that offsets between hosts have bounds.
+"""Wall clocks of hosts, exchanged through the job's store, so that offsets between hosts have bounds.
 
-Rank 0 sets a key with its time; the first rank of each other host waits for it, notes when it arrived and sets a key of
-its own, for which rank 0 waits. A reading that arrived was made before: each is a bound, two opposite ones hold the
-offset between them. It happens after a window, on a thread of its own, over a connection of its own: a store that is
-gone or a host that died costs that thread a few seconds and the run a note. torch prints a warning when a store does
-not answer, so keys are polled for, and only as long as a second, silent connection says that the store is there.
+Rank 0 sets a key with its time; the first rank of each other host waits for it, notes when it arrived and sets its own
+key, for which rank 0 waits. A reading was made before it arrived: each is a bound, and two opposite ones enclose the
+offset. The exchange happens after a window, on its own thread and its own connection: a store that is gone or a host
+that died costs that thread a few seconds and adds a note to the run. torch prints a warning when a store does not
+answer, so keys are polled, and only as long as a second, silent connection shows that the store is there.
 """
 
 from __future__ import annotations

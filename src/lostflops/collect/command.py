@@ -1,4 +1,4 @@
-"""Running a command so that its Python processes record themselves, and it notices nothing else of us."""
+"""Run a command so that its Python processes record themselves, and nothing else changes for it."""
 
 from __future__ import annotations
 

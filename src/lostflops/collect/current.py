@@ -1,4 +1,4 @@
-"""The recorder of this process, where there is one. Imports nothing, so that anybody may ask."""
+"""The recorder of this process, if there is one. It imports nothing, so that any module can use it."""
 
 from __future__ import annotations
 

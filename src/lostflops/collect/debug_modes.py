@@ -1,6 +1,6 @@
 """Debug modes of the job that cost time: recorded when they are first seen on, in a backward pass.
 
-A mode that a context manager sets is on inside a step only, so that reading settings between steps would miss it.
+A mode that a context manager sets is on only inside a step, so reading settings between steps would miss it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Time on the accelerator between edges, by events that are asked whether they are over and never waited for."""
+"""Time on the accelerator between edges of phases and steps, from events that are polled and never waited for."""
 
 from __future__ import annotations
 

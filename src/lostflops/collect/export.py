@@ -1,11 +1,11 @@
-"""A window's trace is written by a process that the job does not wait for.
+"""Write a window's trace in a process that the job does not wait for.
 
-Saving a trace takes seconds and holds the interpreter's lock, so a forked copy of the process does it. In that copy the
-other threads are gone, and one of them may have asked for the interpreter's lock: the copy would hand it over and
-wait forever. So the copy never returns to Python code: its calls are a chain that runs inside one C call
-(`deque(map(call, ...))`), and its last call starts `placing.py` as a program, which reduces or compresses the trace.
-It is forked twice, so that it is no child of the job, keeps no file of the job open, and ends after `LONGEST` seconds
-at the latest. `<trace>.lock` is locked as long as a trace is being written.
+Saving a trace takes seconds and holds the interpreter lock, so a forked copy of the process does it. In that copy the
+other threads are gone, and one of them may have asked for the interpreter lock: the copy would hand it over and wait
+forever. So the copy never returns to Python code: its calls are a chain that runs inside one C call (`deque(map(call,
+...))`), and its last call starts `placing.py` as a program, which reduces or compresses the trace. It is forked twice,
+so that it is not a child of the job, keeps no file of the job open, and ends after at most `LONGEST` seconds.
+`<trace>.lock` is locked while a trace is being written.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""When this rank enqueued each collective: the ring of PyTorch's Flight Recorder, read now and then.
+"""Times at which this rank enqueued collectives, read now and then from the ring of PyTorch's Flight Recorder.
 
-Reading holds Python's lock, some 10 us for each entry of the ring. If every rank did so at a time of its own, each
-stall would hold up all of them; so ranks read at the same step numbers, and their stalls coincide.
+A read holds the interpreter lock for some 10 us per entry of the ring. If every rank read at its own time, each stall
+would hold up all of them; so ranks read at the same step numbers, and their stalls coincide.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Which modules' calls are forward passes: those of the outermost modules, or of what these hold if nobody calls them.
+"""Modules whose calls are forward passes: the outermost, or those inside them if the outermost are never called.
 
-A program may train several models one after the other, each with an optimizer of its own, and it may keep its networks
-in a module that is merely a holder. Looking for modules takes some ten ms, so it is done a few times at most.
+A program may train several models one after the other, each with its own optimizer, and it may keep its networks in a
+module that is only a container. A search for modules takes some ten ms, so there are only a few.
 """
 
 from __future__ import annotations

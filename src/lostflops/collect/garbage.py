@@ -1,4 +1,4 @@
-"""Pauses of Python's garbage collector on the training thread; those on other threads hold it up only by chance."""
+"""Pauses of Python's garbage collector on the training thread; those on other threads delay it only by chance."""
 
 from __future__ import annotations
 

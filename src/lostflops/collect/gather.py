@@ -1,7 +1,7 @@
-"""One writer per host: what the ranks of this host wrote to its spool goes into one file of the capture.
+"""One writer per host: it moves what the ranks of this host wrote to its spool into one file of the capture.
 
-On a shared file system ten thousand files that grow are a burden, one for each host is not. Ranks know nothing of it:
-they write to a local folder, and the process that launched them carries whole frames and traces up, requests down.
+On a shared file system ten thousand growing files are a burden; one for each host is not. Ranks are not aware of it:
+they write to a local folder, and the process that launched them copies whole frames and traces up, and requests down.
 """
 
 from __future__ import annotations

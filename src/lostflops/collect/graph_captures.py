@@ -1,7 +1,7 @@
-"""While the program captures a CUDA graph, nobody may ask the device anything: the capture would be void.
+"""No queries to the device while the program captures a CUDA graph: they would invalidate the capture.
 
-That holds for every thread, also for a mere question whether an event is over. So our threads ask under a lock that the
-begin of a capture waits for, and not at all until its end.
+That holds for every thread, even for a query whether an event is over. So our threads query under a lock that the begin
+of a capture waits for, and not at all until its end.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What keeps a tensor: the name by which the training thread can reach it, and the line that adds to that.
+"""Holders of tensors: the name by which the training thread can reach a tensor, and the line that adds to it.
 
-Looked for from above, in variables of running functions, globals of their modules and what these hold: a few levels
-deep, for a bounded time. Only what can be read without running code of the program is opened.
+The search starts at variables of running functions and globals of their modules, and continues in what these hold: a
+few levels deep, for a bounded time. Only objects that can be read without running code of the program are opened.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Updates that call no hook, but raise the versions of parameters: compiled optimizers, and a program's own."""
+"""Updates that call no hook but raise the versions of parameters: by compiled optimizers, or the program's own."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Whose memory is whose while a window with `memory` is open: what the program's tensors are, and when they went.
+"""Owners of memory while a window with `memory` is open: what the program's tensors are, and when they were freed.
 
-Whether something is gone is asked at the edges of phases and steps.
+Whether a tensor is gone is checked at the edges of phases and steps.
 """
 
 from __future__ import annotations

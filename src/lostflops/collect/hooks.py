@@ -1,6 +1,6 @@
-"""Where the collector touches torch: optimizers, backward passes, loaders, gradient scalers, outermost modules.
+"""Hooks of the collector in torch: optimizers, backward passes, loaders, gradient scalers, outermost modules.
 
-Each hook does nothing while a graph is being traced, and their code is marked so that dynamo does not trace it itself.
+Each hook does nothing while a graph is being traced, and its code is marked so that dynamo does not trace it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who this process is in its job; from the process group where there is one, else from what launchers set."""
+"""Identity of this process in its job: from the process group if there is one, else from variables of launchers."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What later predictions need of a job, read once: its modules, parameters, DDP buckets, FSDP units and mesh.
+"""Facts about a job for later predictions, read once: modules, parameters, DDP buckets, FSDP units and mesh.
 
-Modules are found among the objects that Python's collector tracks, because nothing hands them to us. That takes some
-ten ms once, in the first step, which nobody measures.
+Modules are found among the objects that Python's garbage collector tracks, because nothing passes them to us. That
+takes some ten ms once, in the first step, which is not measured.
 """
 
 from __future__ import annotations

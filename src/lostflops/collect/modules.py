@@ -1,4 +1,4 @@
-"""Names of modules in a trace: while a window is open, each call of a module's forward is a range of its own.
+"""Names of modules in a trace: while a window is open, each call of a module's forward is a range.
 
 Ranges begin and end in forward hooks, per thread: a checkpoint calls forwards again inside the backward pass, on a
 thread of the autograd engine. There are no backward hooks, which would change the graph. A compiled region is one

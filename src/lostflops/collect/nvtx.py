@@ -1,4 +1,4 @@
-"""Steps and phases as NVTX ranges, so that Nsight Systems shows them; only where there is CUDA."""
+"""Steps and phases as NVTX ranges, so that Nsight Systems shows them; only with CUDA."""
 
 from __future__ import annotations
 

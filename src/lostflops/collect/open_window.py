@@ -1,4 +1,4 @@
-"""A window while it is open: the profiler, the steps as annotations, names of modules, samples of stacks."""
+"""A window while it is open: the profiler, steps as annotations, names of modules, stack samples."""
 
 from __future__ import annotations
 

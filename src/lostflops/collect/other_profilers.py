@@ -1,7 +1,7 @@
-"""Whether the program itself uses torch's profiler.
+"""Does the program itself use torch's profiler?
 
-There is one recording at a time in a process: a second one takes the first one's place, and stopping the first then
-crashes. So ours gives way before another begins, and none of ours begins as long as another is prepared or runs.
+A process has one recording at a time: a second one replaces the first, and stopping the first then crashes. So ours
+gives way before another begins, and does not begin as long as another is prepared or runs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The last state of a program that memory ran out of: what was asked for, where, and what was there.
+"""Last state of a program that ran out of memory: what was requested, where, and what was allocated.
 
 An error that ends a program is still known when its last handlers run, and with it the frames it passed through, so
-that tensors which they held are still there to be counted. Nothing is watched until then.
+tensors that these held can still be counted. Nothing is watched until then.
 """
 
 from __future__ import annotations

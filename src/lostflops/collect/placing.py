@@ -1,12 +1,12 @@
-"""What becomes of a trace that was saved: a reduced trace under its name, or the trace itself, compressed.
+"""Put a saved trace into its place: a reduced trace under its name, or the trace itself, compressed.
 
-Started as a program by the copy of the job that saved the trace, with nothing on its path: it imports the standard
-library alone. It stays small and has the trace reduced by another process (`reducer.py`), which may lack packages,
-take too long or be killed for memory: the trace is then kept as it is, and the reason told.
+The copy of the job that saved the trace starts this file as a program, with nothing on its path: it imports only the
+standard library. It stays small and lets another process (`reducer.py`) reduce the trace. That process may lack
+packages, take too long or be killed for memory: the trace is then kept as it is, and the reason is recorded.
 
-`<trace>.lock` is locked meanwhile. Afterwards it is gone, or says what went wrong: that nothing was written, or, behind
-`KEPT`, why the trace is not reduced. A trace that is written anew, as a moved window is, gets a new lock: who holds the
-old one gives up.
+`<trace>.lock` is locked meanwhile. Afterwards it is gone, or says what went wrong: that nothing was written, or, after
+`KEPT`, why the trace is not reduced. A trace that is written again, as for a moved window, gets a new lock: a process
+that holds the old lock gives up.
 """
 
 from __future__ import annotations

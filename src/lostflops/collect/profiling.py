@@ -1,7 +1,7 @@
-"""torch's profiler as windows use it: what it records, without what `torch.profiler.profile` does beside that.
+"""torch's profiler as windows use it: the same trace, without the other work of `torch.profiler.profile`.
 
-`torch.profiler.profile` imports the compiler on its first start (1.8 s), waits for the device when it stops and makes
-objects for each event that nobody here reads. The trace is the same without.
+`torch.profiler.profile` imports the compiler on its first start (1.8 s), waits for the device when it stops, and makes
+objects for each event, which are not used here.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The state of this process as the collector sees it: what hooks tell, what is written, what it costs.
+"""State of this process as the collector sees it: what hooks report, what is written, what it costs.
 
-Everything that hooks call is caught here: an exception is counted and told in the capture, and the program never sees
-it.
+Everything that hooks call is guarded here: an exception is counted and recorded in the capture, and the program never
+sees it.
 """
 
 from __future__ import annotations

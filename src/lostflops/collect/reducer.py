@@ -1,8 +1,8 @@
-"""Reduces one trace, as a program: python -E -P reducer.py TRACE FOLDER [idle]
+"""Reduce one trace, as a program: python -E -P reducer.py TRACE FOLDER [idle]
 
-It must cost training nothing: with `idle` it runs when no one else wants the processor, and it is the first to go when
-memory is short: where one process of a job has ended, others may train. Its Python is that of `lostflops run`, which
-has what an ingest needs. What it says last on stderr is why it failed.
+It must cost training nothing, because other processes of a job may still train when one has ended: with `idle` it runs
+only when no other process wants the processor, and it is the first to be killed when memory is short. It runs in the
+Python of `lostflops run`, which has the packages of an ingest. Its last words on stderr are the reason for a failure.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The storages that are known in a window, each with its owner as far as that was told, and which are gone.
+"""Storages that are known in a window: the owner of each, as far as known, and which are gone.
 
-Of each there is a weak reference and nothing else, so nothing is alive for longer because of us.
+Only a weak reference to each is kept, so nothing lives longer because of us.
 """
 
 from __future__ import annotations

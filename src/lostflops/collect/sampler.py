@@ -1,7 +1,7 @@
 """Python stacks of the training thread, about 100 a second, while a window is open.
 
-A frame is its function, file and line; never a value, and of a file's path only what stands behind an entry of
-`sys.path`.
+A frame is its function, file and line, never a value. Of a file's path, only the part after an entry of `sys.path` is
+kept.
 """
 
 from __future__ import annotations

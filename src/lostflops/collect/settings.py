@@ -1,4 +1,4 @@
-"""What the collector is asked to do, and the environment variable that carries it to every process of a job."""
+"""Settings of the collector, and the environment variable that carries them to every process of a job."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""Steps and their phases, told from what hooks see on the training thread. Knows no torch and reads no clock.
+"""Steps and their phases, from what hooks see on the training thread. Imports no torch and reads no clock.
 
-Phases are data, forward, backward and optimizer; what is inside none is outside. Of nested ones the outermost counts,
-but passes inside an optimizer's step, which are those of its closure, count as what they are. The forward phase lasts
-from a module's call until the backward pass begins, so that the loss belongs to it; where something else follows, an
-evaluation for instance, and in pipelines, whose stages wait for each other there, until the call returns.
+Phases are data, forward, backward and optimizer; time in no phase is outside. Of nested phases the outermost counts,
+but passes inside an optimizer's step, which are those of its closure, count as passes. The forward phase lasts from a
+module's call until the backward pass begins, so that it includes the loss. It ends when the call returns if something
+else follows, such as an evaluation, and in pipelines, whose stages wait for each other there.
 
 A step ends with an optimizer's step. With several optimizers it ends with the one that stepped last before the first
-stepped again; that is known after one round, whose end is told afterwards. Where optimizers step inside the backward
-pass and nowhere else, it ends with that pass.
+stepped again; that is known after one round, whose end is reported afterwards. If optimizers step only inside the
+backward pass, it ends with that pass.
 """
 
 from __future__ import annotations

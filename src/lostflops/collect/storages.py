@@ -1,7 +1,7 @@
-"""Storages of tensors, looked at without keeping one alive and without running code of the program.
+"""Storages of tensors, examined without keeping one alive and without running code of the program.
 
-A tensor of a class with a dispatch of its own has no memory of its own: what it is made of are tensors as others. Of
-those, only DTensor is opened here.
+A tensor of a class with its own dispatch has no memory of its own: it is made of ordinary tensors. Of these classes,
+only DTensor is opened here.
 """
 
 from __future__ import annotations

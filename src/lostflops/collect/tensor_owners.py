@@ -1,4 +1,4 @@
-"""Tensors whose owner is known: parameters and buffers of modules, what optimizers keep."""
+"""Tensors whose owner is known: parameters and buffers of modules, and the state of optimizers."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """CPU time, run-queue wait, system time and page faults of the training thread, from step to step.
 
-Two system calls a step: the kernel counts all of it anyway. Where it does not say, the figure is None, never 0.
+Two system calls a step: the kernel counts all of it anyway. A figure that it does not provide is None, never 0.
 """
 
 from __future__ import annotations

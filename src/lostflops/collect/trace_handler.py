@@ -1,4 +1,4 @@
-"""`torch.profiler` writes into a run: traces named as the collector names those of its windows."""
+"""Trace handler of `torch.profiler` that writes into a run: traces are named like those of the collector's windows."""
 
 from __future__ import annotations
 

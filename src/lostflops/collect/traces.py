@@ -1,4 +1,4 @@
-"""What becomes of a window's trace: written by another process, told when it is there, written at exit if need be."""
+"""Traces of windows: written by another process, reported when complete, written at exit if that is impossible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Code of ours that dynamo must not trace: it would cost a compilation, or break a graph."""
+"""Code of Lostflops that dynamo must not trace: it would cost a compilation, or break a graph."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""How many steps an automatic window has: as many as the steps before it say are cheap.
+"""Number of steps of an automatic window: as many as are cheap, judged by the steps before it.
 
-Rank 0's answer is published for all ranks. A rank that does not learn of it in time uses its own: lengths are few, so
-that ranks which run in step mostly find the same.
+Rank 0's answer is published for all ranks. A rank that does not receive it in time uses its own: there are few lengths,
+so ranks that run in step mostly choose the same.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""On which steps windows are: arithmetic that every rank does for itself, and requests that are files.
+"""Steps of windows: each rank computes them by itself, and requests are files.
 
-Window 0 comes from the settings, windows 1, 2, ... are asked for while the job runs (`lostflops snap`), and repetitions
-are numbered from `REPEATS` on. An automatic window is repeated once. Ranks never talk: a window is known by its steps,
-and each compares its own counter.
+Window 0 comes from the settings, windows 1, 2, ... are requested while the job runs (`lostflops snap`), and repetitions
+are numbered from `REPEATS` on. An automatic window is repeated once. Ranks do not communicate: a window is defined by
+its steps, and each rank compares its own counter.
 """
 
 from __future__ import annotations

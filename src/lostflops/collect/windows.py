@@ -3,7 +3,7 @@
     planned -> started -> stopped -> exported       or skipped, or failed, each with its reason
 
 The step before a window is the profiler's warm-up. A window opens and closes between two steps, on the training thread;
-its trace is written by another process. Whatever goes wrong ends the window, and nothing else.
+its trace is written by another process. An error ends the window, and nothing else.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Records to disk: a bounded ring, one thread, frames with checksums. The training thread never waits for a file."""
+"""Write records to disk: a bounded ring, one thread, frames with checksums. Training never waits for a file."""
 
 from __future__ import annotations
 

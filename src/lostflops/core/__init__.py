@@ -1,1 +1,1 @@
-"""Plain data that every room uses: results and their pictures, units, errors, the version. It imports no other room."""
+"""Plain data that every other package uses: results, pictures, units, errors. It imports no other package."""

@@ -1,4 +1,4 @@
-"""How an answer looks in a notebook: a room above registers what draws it, so that answers know no renderer."""
+"""HTML of answers in a notebook: a renderer registers here, so that answers do not import a renderer."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,7 @@
-"""Blocks of a result that are made for the eye: what a page draws, and a terminal can only mention.
+"""Blocks of a result that are drawn: a page shows them, and a terminal only mentions them.
 
-Like those of `results`, they hold plain values and know neither where these come from nor how they are drawn. Times are
-ns on the common clock of all ranks, counted from `start` of the block where they are called offsets.
+Like those of `results`, they hold plain values and do not depend on where these come from or how they are drawn. Times
+are ns on the common clock of all ranks; offsets are counted from `start` of the block.
 """
 
 from __future__ import annotations

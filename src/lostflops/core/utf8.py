@@ -1,4 +1,4 @@
-"""Whether a path is UTF-8. Linux takes any bytes as names; databases, JSON and pages take text."""
+"""Check that a path is UTF-8: Linux allows any bytes in names; databases, JSON and pages need text."""
 
 import os
 from pathlib import Path

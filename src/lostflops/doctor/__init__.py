@@ -1,4 +1,4 @@
-"""What a machine and its PyTorch can and cannot measure, and why."""
+"""What can a machine and its PyTorch measure, what can they not, and why?"""
 
 from lostflops.core.callable_package import make_callable
 

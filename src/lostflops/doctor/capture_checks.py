@@ -1,4 +1,4 @@
-"""What the collector of a run could not measure, as its capture tells."""
+"""Checks of a run's capture: what its collector could not measure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One thing that was looked at, and what follows from it."""
+"""One check: what was found, and what follows from it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the machine allows: disk, clocks, cores, limits, and what else listens in."""
+"""Checks of the machine: disk, clocks, cores, limits, and other profilers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asks the interpreter of the training job about itself, in a process of its own: Lostflops never imports torch."""
+"""Ask the training job's interpreter about itself, in a process of its own: `lostflops doctor` never imports torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of a machine: plain facts that checks judge and tests make up."""
+"""Facts about a machine, as plain values: checks judge them, and tests make them up."""
 
 from __future__ import annotations
 

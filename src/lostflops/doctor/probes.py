@@ -1,4 +1,4 @@
-"""Looks at this machine."""
+"""Probes of this machine: disk, clocks, cores, limits and the job's interpreter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the job's Python and its torch allow."""
+"""Checks of the job's Python and its torch."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The questions: analyses of one run, causes of its losses, comparisons of runs."""
+"""Analyses of one run, causes of its losses, and comparisons of runs."""

@@ -1,6 +1,6 @@
-"""Foreign bytes to rows of our tables. Knows formats, not questions.
+"""Conversion of foreign files to rows of our tables. This package knows formats, not questions.
 
-`ingest(sources, out)` is the whole of it; the other modules are its parts.
+`ingest(sources, out)` does all of it; the other modules are its parts.
 """
 
 from lostflops.core.callable_package import make_callable

@@ -1,4 +1,4 @@
-"""Traces into a run: the least work that is right, then one atomic commit."""
+"""Ingest of traces into a run: only files that need it are read, then one atomic commit."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""A trace into a reduced trace, by the host that recorded it.
+"""Reduction of a trace to a reduced trace, by the host that recorded it.
 
-Run at the lowest priority beside training: one thread, and no more memory than an ingest of one trace takes. It does
-what an ingest of the trace would do, with the same code, so that a run has the same rows whichever of the two it is
-given.
+It runs at the lowest priority next to training: one thread, and no more memory than an ingest of one trace takes. It
+does what an ingest of the trace would do, with the same code, so that a run has the same rows from either of the two.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who reads what: files become tasks, and those whose rank turns out to be another's are read anew."""
+"""Rounds of an ingest: files become tasks, and those whose rank turns out to be another's are read again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an ingest has read, as an answer for people and programs."""
+"""Summary of an ingest, as an answer for people and programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The unit of ingest: files of some ranks in, one part of every table out. Only plain values travel."""
+"""The unit of ingest: files of some ranks in, one part of every table out. Only plain values are sent."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""A job while it runs, from the files that its collectors append to; knows no screen and no run on disk."""
+"""A job while it runs, from the files that its collectors append to. Independent of screens and runs on disk."""

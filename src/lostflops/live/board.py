@@ -1,7 +1,7 @@
-"""The picture of a running job: frames of all ranks in, lines about its steps and notices out.
+"""State of a running job: it takes frames of all ranks, and returns lines about its steps and notices.
 
-A step is shown when every rank of the attempt has reported it or a later one, or when the first that did has waited
-long enough: then the line names the ranks that are missing, and these are not waited for again until they report.
+A step is shown when every rank of the attempt has reported it or a later one, or when the first report has waited long
+enough: then the line names the ranks that are missing, which are not waited for again until they report.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Follows the files of a capture: what was appended since the last look, as whole frames.
+"""Follow the files of a capture: what was appended since the last look, as whole frames.
 
-Files appear, grow and are begun anew; a frame that is not whole waits for its rest. A file that is long when it is
-first seen is taken up near its end: the past of a job of a week is not read to show its present.
+Files appear, grow and are begun again; an incomplete frame waits for its rest. A file that is long when it is first
+seen is read from near its end: the history of a week-long job is not needed to show its present.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Who enqueues last: collectives of ranks on one host, whose stamps come from one clock.
+"""Which rank enqueues last? Collectives of ranks on one host are compared, because one clock stamps them.
 
-Lateness is what a rank enqueued a collective later than the first rank of its host that takes part. It shows a late
-host thread; what an accelerator does afterwards is not seen. Clocks of several hosts are not compared.
+The lateness of a rank is the time from the first enqueue of a collective by a rank of its host to its own. It shows a
+late host thread; what an accelerator does afterwards is not visible. Clocks of several hosts are not compared.
 """
 
 from __future__ import annotations

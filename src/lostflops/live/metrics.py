@@ -1,4 +1,4 @@
-"""What is exported of a running job: numbers, ranks and host names, nothing else."""
+"""Metrics of a running job for export: numbers, ranks and host names, nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is worth a line beside the steps: attempts, ranks that stop reporting, stalls, collectors that record less."""
+"""Notices between the steps: attempts, ranks that stop reporting, stalls, collectors that record less."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What the first frames of sessions say that are open at a place of a long file: who they are, and their groups.
+"""First frames of sessions that are open at a place of a long file: their identities and their groups.
 
-A file holds attempt after attempt, so the place where the open sessions begin is found by halving.
+A file holds attempt after attempt, so the place where the open sessions begin is found by binary search.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Who reports: sessions as their first record names them, and the attempts of a job that they form.
+"""Sessions of a job, identified by their first record, and the attempts that they form.
 
-An attempt has one session of each rank. A rank that comes again, or a host whose restart counter moved, begins the
-next; counters are compared within a host only, because each launcher counts for itself.
+An attempt has one session of each rank. A rank that comes again, or a host whose restart counter changed, begins the
+next attempt; counters are compared only within a host, because each launcher counts for itself.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who a job waits for when no step ends, from what each rank enqueued last."""
+"""Which ranks does a job wait for when no step ends? Judged by what each rank enqueued last."""
 
 from __future__ import annotations
 

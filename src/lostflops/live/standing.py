@@ -1,4 +1,4 @@
-"""Where each rank of a job is, from the ends of its capture files while they grow."""
+"""Current step and windows of each rank of a job, from the ends of its growing capture files."""
 
 from __future__ import annotations
 

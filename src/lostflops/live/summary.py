@@ -1,4 +1,4 @@
-"""What was seen of a job, when watching it ends."""
+"""Summary of a job, when watching it ends."""
 
 from __future__ import annotations
 

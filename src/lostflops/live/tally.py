@@ -1,4 +1,4 @@
-"""What all steps that were shown amount to."""
+"""Totals over all steps that were shown."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """MFU of a step while the job runs: FLOPs that the user states, over the peak that is stated or known.
 
-MFU = model FLOPs of a step / (its time x ranks x dense peak). A known device has a peak for each dtype, and nothing
-recorded here tells which one the products use: it has to be named. There is no default.
+MFU = model FLOPs of a step / (its time x ranks x dense peak). A known device has a peak for each dtype, and no record
+shows which dtype the matrix products use: it has to be named. There is no default.
 """
 
 from __future__ import annotations

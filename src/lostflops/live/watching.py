@@ -1,4 +1,4 @@
-"""Looks at a capture again and again, until the job ended or nothing comes any more."""
+"""Look at a capture repeatedly, until the job has ended or nothing new arrives."""
 
 from __future__ import annotations
 

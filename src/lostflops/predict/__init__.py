@@ -1,1 +1,1 @@
-"""What a job would take that was not run: cost models, scaling and estimates before launch."""
+"""Predictions for jobs that were not run: cost models, scaling, what-ifs and estimates before launch."""

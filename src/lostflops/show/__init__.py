@@ -1,1 +1,1 @@
-"""How answers reach a person or another tool: terminal, page, server, export."""
+"""Output of answers for a person or another tool: terminal, page, server, export."""

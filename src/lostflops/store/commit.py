@@ -1,4 +1,4 @@
-"""Changing a run: one writer at a time, new files beside the old ones, one atomic switch."""
+"""Changes of a run: one writer at a time, new files next to the old ones, one atomic switch."""
 
 from __future__ import annotations
 

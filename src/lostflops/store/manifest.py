@@ -1,11 +1,11 @@
-"""The file that makes a folder a run: which parts belong to it, and where they came from.
+"""The file that makes a folder a run: the parts that belong to it, and their sources.
 
-A run is exactly what its manifest names. Data files are written under new names first; the
-manifest is then replaced in one rename, so a run is always the old one or the new one.
+A run is exactly what its manifest names. Data files are written under new names first; the manifest is then replaced in
+one rename, so a run is always the old one or the new one.
 
-Rule for older runs: a schema version only ever adds tables and columns, and what an older run
-lacks reads as empty or null. A version that must change a meaning raises `OLDEST_READABLE`,
-and older runs are then refused with the command that makes them anew.
+Rule for older runs: a schema version only ever adds tables and columns, and what an older run lacks reads as empty or
+null. A version that must change a meaning raises `OLDEST_READABLE`, and older runs are then refused with the command
+that makes them again.
 """
 
 from __future__ import annotations

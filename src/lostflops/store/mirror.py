@@ -1,12 +1,12 @@
-"""A run in an object store, as a folder of this machine: each of its files is fetched once.
+"""A local copy of a run in an object store: each of its files is fetched once.
 
 In the store a run is
 
     commits/000002.json               the manifest of a generation; the highest is the run
     data/000002-<writer>/<table>/...  what was written for it
 
-and here the same files with the manifest as `run.json`: a run like any other. Files never change under their name, so
-what is here in its right size is not fetched again.
+and here the same files with the manifest as `run.json`: a run like any other. Files never change under their name, so a
+file that is here in its right size is not fetched again.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Views of one connection that show a few steps of a run.
 
-They are temporary, so that other connections to the run see all of it, and stand before the views of the run's tables.
+They are temporary, so that other connections to the run see all of it, and hide the views of the run's tables.
 """
 
 from __future__ import annotations

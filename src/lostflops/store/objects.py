@@ -1,7 +1,7 @@
-"""Objects of a store, through fsspec: listed, fetched, sent, and created only where there was none.
+"""Objects of a store, through fsspec: listed, fetched, sent, and created only if absent.
 
 Endpoint, keys and region come from where botocore takes them (AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID, profiles, roles).
-What goes wrong is an `OSError` with the address as its file name, after some tries where trying again may help.
+Failures raise an `OSError` with the address as its file name, after some retries if these may help.
 """
 
 from __future__ import annotations

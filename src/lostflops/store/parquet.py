@@ -1,7 +1,7 @@
-"""Columns in memory to one Parquet file of one table, through DuckDB.
+"""Parquet files, each of one table, written from columns in memory through DuckDB.
 
-Nulls travel as the smallest integer of a column's type, as not-a-number, or as code 0 of a
-text column; DuckDB turns them into SQL nulls while it writes.
+Nulls are passed as the smallest integer of a column's type, as not-a-number, or as code 0 of a text column; DuckDB
+turns them into SQL nulls while it writes.
 """
 
 from __future__ import annotations

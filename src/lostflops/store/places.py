@@ -1,7 +1,7 @@
-"""Where a file or a run is: a folder of this machine, or an address in an object store.
+"""The place of a file or a run: a folder of this machine, or an address in an object store.
 
 An address is kept as text. `Path` would make `s3:/bucket` of `s3://bucket`, as it does with what is typed; `remote`
-undoes that, and is the one place that tells the two kinds apart.
+undoes that, and is the only place that distinguishes the two kinds.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Changing a run in an object store: there is no lock and no rename, so a commit is an object that is created once.
+"""Changes of a run in an object store, without lock or rename: a commit is an object that is created once.
 
-Generation N of a run is `commits/N.json`, created only where there is none. Of two writers that began from the same
-run, both write N, each to a folder of its own; the second to commit finds N taken and changes nothing. So data of
-generation N that its commit does not name can never be committed, and whoever commits N removes it at once.
+Generation N of a run is `commits/N.json`, created only if there is none. Two writers that began from the same run both
+write N, each to a folder of its own; the second to commit finds N taken and changes nothing. So data of generation N
+that its commit does not name can never be committed, and the writer that commits N removes it at once.
 """
 
 from __future__ import annotations

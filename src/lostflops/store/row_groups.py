@@ -1,4 +1,4 @@
-"""Rows by a number that each has, found with one sort instead of one look at all rows for each number."""
+"""Rows grouped by a number that each has, with one sort instead of one pass over all rows for each number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run on disk, opened for questions: its tables in DuckDB, read-only."""
+"""A run on disk, opened for queries: its tables in DuckDB, read-only."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Whether SQL only reads: no statement hides in it that changes anything, and no function that reaches outside tables.
+"""Check that SQL only reads: no statement in it changes anything, and no function reaches outside tables.
 
 DuckDB takes `WITH x AS (COPY ... TO 'file') SELECT ...` for a SELECT, and runs SQL that is given to functions as text.
-So the parsed query is looked at, and what is not known to be harmless is refused.
+So the parsed query is checked, and whatever is not known to be harmless is refused.
 """
 
 from __future__ import annotations

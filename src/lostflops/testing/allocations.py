@@ -1,7 +1,7 @@
-"""Which memory a simulated rank holds, and when.
+"""Memory that a simulated rank holds, over time.
 
-Weights and their moments all along, outputs of forward ops until their backward op is done, gradients from their first
-backward pass to the end of the optimizer's step.
+It holds weights and their moments all along, outputs of forward ops until their backward op is done, and gradients from
+their first backward pass to the end of the optimizer's step.
 
 Not modelled: batches, buckets, workspaces of kernels.
 """

@@ -1,4 +1,4 @@
-"""A simulated job as the collector leaves it: of each rank a trace, and a capture with host, stacks and memory.
+"""A simulated job as the collector records it: a trace per rank, and a capture with host, stacks and memory.
 
 Stacks are those of a loop whose loader works on the training thread; they are read every 10 ms, as the collector does.
 """

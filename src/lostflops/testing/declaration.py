@@ -1,7 +1,7 @@
-"""What a synthetic cluster is made of: plain values, checked when they are built.
+"""Declaration of a synthetic cluster: plain values, checked when they are built.
 
-Times are integer nanoseconds, sizes bytes, rates GB/s (bytes per nanosecond). This module
-knows nothing about how the cluster runs.
+Times are integer nanoseconds, sizes bytes, rates GB/s (bytes per nanosecond). This module does not depend on how the
+cluster runs.
 """
 
 from dataclasses import dataclass, field, replace

@@ -1,6 +1,6 @@
 """Device totals of one written trace, on its own clock: from the first to the last device event.
 
-Compute comes before communication, communication before copies, copies before idle. Lost records are not there.
+Compute comes before communication, communication before copies, copies before idle. Lost records are not included.
 """
 
 from collections.abc import Iterable

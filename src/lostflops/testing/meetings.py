@@ -1,4 +1,4 @@
-"""How the members of a group find the collective that they share."""
+"""Match the calls of a group's members to the collective that they share."""
 
 from math import exp
 

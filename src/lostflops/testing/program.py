@@ -1,4 +1,4 @@
-"""What a rank's host does in a training step: the loop of a DDP, tensor-parallel or pipelined job.
+"""Host program of a rank in a training step: the loop of a DDP, tensor-parallel or pipelined job.
 
 A program is a generator. It yields a device event where the host blocks on the device, and gets its end back.
 """

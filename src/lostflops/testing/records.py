@@ -1,4 +1,4 @@
-"""What the simulator knows of a run: host events, device events and collectives, in true time."""
+"""Records of the simulator: host events, device events and collectives, in true time."""
 
 from dataclasses import dataclass, field
 from typing import Literal

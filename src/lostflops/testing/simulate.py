@@ -1,13 +1,13 @@
 """Run the hosts and devices of a declared cluster: every start and end, in integer nanoseconds of true time.
 
 A device event starts when it was launched (plus latency), its stream is free and what it waits for has ended. A
-collective starts on each rank by itself, transfers once all members have started, and ends everywhere at once.
-Times depend on nothing but these rules, so the order in which events are worked off does not matter.
+collective starts on each rank by itself, transfers once all members have started, and ends everywhere at once. Times
+depend on nothing but these rules, so the order in which events are processed does not matter.
 
 Collectives on several streams of a group (`comm_streams`) share its link: their bytes take turns, latencies overlap.
 
 Not modelled: limits on queued launches, kernels slowing each other down, links shared by other collectives, CUDA
-graphs, memory, anything at random but the declared noise of kernel durations.
+graphs, memory, randomness other than the declared noise of kernels, hosts and network.
 """
 
 from .host import SyntheticHost

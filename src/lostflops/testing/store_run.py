@@ -1,6 +1,6 @@
-"""A synthetic cluster as a run on disk: its traces written and ingested, in this process.
+"""A synthetic cluster as a run on disk: its traces are written and ingested in this process.
 
-Nearly all of the time of ingesting a small trace is starting its Parquet files, not the JSON: with a file of every
+Ingesting a small trace spends nearly all of its time on starting Parquet files, not on the JSON: with a file of every
 table for each rank, 64 ranks of 657 events take 50 ms each, in ranges of ranks 13 ms.
 """
 

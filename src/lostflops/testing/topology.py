@@ -1,4 +1,4 @@
-"""Which ranks form which process group. Tensor-parallel ranks are neighbours, then data, then pipeline."""
+"""Process groups and their ranks. Tensor-parallel ranks are neighbours, then data, then pipeline."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""What really happened in a synthetic run: the answers that an analysis of its traces is checked against."""
+"""Ground truth of a synthetic run: the answers that an analysis of its traces is checked against."""
 
 from collections import Counter
 from collections.abc import Mapping

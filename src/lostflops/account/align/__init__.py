@@ -1,1 +1,1 @@
-"""Many ranks become one picture: the same collective on all its ranks, one clock, and who waited for whom."""
+"""Alignment of ranks: matched collectives, one common clock, and the waits of ranks for each other."""

@@ -1,4 +1,4 @@
-"""The common clock as answers state it: method, reference and uncertainty, in figures and in words."""
+"""The common clock in answers: its method, reference and uncertainty, in figures and in words."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Where each clock certainly is: no barrier ends on any rank before every rank has started it.
+"""Certified bounds of each clock: no barrier ends on any rank before every rank has started it.
 
-Between the latest start and the earliest end of each meeting there is an instant that all of them share, and
+All members of a meeting share an instant between its latest start and its earliest end, so
     start_j + offset_j <= instant <= end_i + offset_i
-bounds the difference of any two offsets; so does a message, which arrives after it was sent. Bounds are followed
+bounds the difference of any two offsets. So does a message, which arrives after it was sent. Bounds are followed
 through all meetings to the reference: shortest paths in a graph of clocks and meetings.
 """
 

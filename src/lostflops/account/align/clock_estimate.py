@@ -1,6 +1,6 @@
-"""Where each clock probably is: where the ends of its collectives meet those of the others.
+"""Estimated offset of each clock: with it, the ends of its collectives agree with those of the other ranks.
 
-They end everywhere at about the same time, which is likely but not certain.
+A collective ends on all ranks at about the same time, which is likely but not certain.
 """
 
 from __future__ import annotations

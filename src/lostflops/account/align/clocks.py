@@ -1,8 +1,8 @@
-"""One time axis for all ranks: how far each clock is from the reference's, and how far it can be at most.
+"""Clock offsets of ranks from the reference, each with its bounds.
 
-Collectives bound every offset (`clock_bounds`), which gives each a certified interval. Inside it, the offset is where
-the ends of its collectives meet those of the others (`clock_estimate`). Ranks of one host share a clock; a rank whose
-host is not known has one of its own.
+Collectives bound every offset (`clock_bounds`), which gives each a certified interval. Inside it, the estimate is the
+offset at which the ends of its collectives agree with those of the other ranks (`clock_estimate`). Ranks of one host
+share a clock; a rank whose host is unknown has a clock of its own.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The clock that all ranks are told by: how far each is from it, and how to read its stamps on it."""
+"""The common clock: offset and drift of each rank's clock, and times converted to the reference's clock."""
 
 from __future__ import annotations
 

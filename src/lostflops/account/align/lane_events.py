@@ -1,4 +1,4 @@
-"""What happened on the lanes of ranks, on one clock: as many events as there is room for, the longest of each lane."""
+"""Events on the lanes of ranks, on one clock: the longest of each lane, as many as fit."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The longest events of each lane, so many that all fit: lanes share the room, and what one does not need others have.
+"""The longest events of each lane, up to a total: room that one lane does not need goes to the others.
 
-Sorting millions of events by duration takes seconds. Counting them by duration, in steps of a fifth, takes one pass; of
-the step that fits only in part every k-th event is taken, evenly over time.
+Sorting millions of events by duration takes seconds. Counting them by duration, in steps of a fifth, takes one pass. Of
+the step that fits only in part, every k-th event is taken, evenly over time.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The same collective on all its ranks, and the two ends of every transfer.
+"""Matching of calls: the same collective on all its ranks, and the two ends of every transfer.
 
-Where calls carry a number within their group, it decides. Else the sequences of the members are laid side by side
+If calls have a number within their group, the number decides. Otherwise the sequences of the members are compared
 (`sequences`). Transfers are matched by sender, receiver and order. A call whose group was not recorded belongs to the
-group of its lane, since a communicator has a stream of its own; where no call of a lane tells, lanes of
-different ranks are taken for one group if their calls fit throughout.
+group of its lane, since a communicator has a stream of its own. If no call of a lane has a group, lanes of different
+ranks are assumed to be one group if their calls fit throughout.
 """
 
 from __future__ import annotations

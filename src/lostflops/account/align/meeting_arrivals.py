@@ -1,4 +1,4 @@
-"""Who came when to each meeting of some ranks, with all other ranks of it: the meetings with most waiting first."""
+"""Arrivals of all ranks at the meetings of some ranks, the meetings with most waiting first."""
 
 from __future__ import annotations
 

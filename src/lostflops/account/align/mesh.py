@@ -1,7 +1,7 @@
-"""Which ranks form tensor, data, pipeline, expert and context parallel groups, and in which order stages follow.
+"""The mesh of a job: tensor, data, pipeline, expert and context parallel groups, and the order of stages.
 
-Evidence, in this order: what the user says; what process groups are called; which stages passes of microbatches ran on;
-what groups communicate. Without any, all ranks are taken as data parallel.
+Evidence, in this order: what the user says; names of process groups; stages on which passes of microbatches ran;
+traffic of groups. Without any, all ranks are assumed to be data parallel.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which parallelism the description of a process group names.
+"""Kinds of parallelism that the description of a process group names.
 
 Megatron-LM writes `TENSOR_MODEL_PARALLEL_GROUP`, DeviceMesh `mesh_tp`, torchtitan `dp_shard`, `dp_cp`, `fsdp`.
 """

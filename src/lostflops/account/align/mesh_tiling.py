@@ -1,7 +1,7 @@
 """Dimensions that together number every rank of a job once.
 
-Ranks are numbered with one dimension varying fastest, then the next. A dimension's groups are then all of one shape:
-so many ranks, so far apart. Dimensions tile the job when each begins where the one before ends.
+Ranks are numbered with one dimension varying fastest, then the next. All groups of a dimension then have one shape: a
+number of ranks and a distance between them. Dimensions tile the job if each begins where the previous one ends.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,13 +1,14 @@
-"""Which parallelism process groups serve, told from what they communicate.
+"""Kinds of parallelism that process groups serve, inferred from their traffic.
 
-- Point-to-point transfers: pipeline stages, as far apart as the nearest ranks that send to each other; of several
-  shapes those furthest apart, the others pass blocks of context.
-- All-to-all, beside other groups: experts.
+- Point-to-point transfers: pipeline stages, as far apart as the nearest ranks that send to each other. Of several
+  shapes, the one furthest apart is the pipeline; the next passes blocks of context.
+- All-to-all, next to groups of other shapes: experts.
 - Reduce-scatter within one shape, all-reduce of the same bytes across another: sharded and replicated data parallelism.
-- Of the other shapes the one of nearest ranks is tensor parallel if it meets most often, and the one that meets least
+- Of the other shapes, the one of nearest ranks is tensor parallel if it meets most often, and the one that meets least
   is data parallel.
-- A single shape that leaves part of the job unexplained is tensor parallel: replicas meet rarely. One that explains it
-  all is tensor parallel when many all-reduces run early in the step, as gradients come late, and else data parallel.
+- A single shape of adjacent ranks that leaves part of the job unexplained is tensor parallel: replicas meet rarely. If
+  it explains the whole job, it is tensor parallel if many all-reduces run early in the step, as gradients come late.
+  Any other single shape is data parallel.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""When something happened on the clock that all ranks share; ranks that nothing ties to it keep their own."""
+"""Times of ranks on the common clock; ranks that nothing ties to it keep their own clock."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The schedule of a pipeline as a picture: the passes of each stage, and the bubbles between them.
 
-Drawn are whole pipelines, the first step's before the second's, as many as `MOST_PASSES` hold. A bubble is time of a
-pipeline, from its first pass to its last on any stage, in which a stage is in no pass.
+Whole pipelines are drawn, those of the first step before those of the second, as many as `MOST_PASSES` allows. A bubble
+is time between the first and the last pass of a pipeline, on any stage, in which a stage runs no pass.
 """
 
 from __future__ import annotations

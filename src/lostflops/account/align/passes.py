@@ -1,8 +1,8 @@
-"""Forward and backward passes of microbatches: as a source tells them, else cut from the device timeline.
+"""Forward and backward passes of microbatches: as recorded, else cut from the device timeline.
 
-In a profiler trace a pass is a stretch of kernels, in the order of their launches, that are all forward or all backward
-and have no transfer between stages among them. Which model chunk of an interleaved schedule it belongs to cannot be
-told so, and such a trace is refused.
+In a profiler trace, a pass is a stretch of kernels, in the order of their launches, that are all forward or all
+backward, with no transfer between stages among them. This does not show the model chunk of an interleaved schedule, so
+such a trace is refused.
 """
 
 from __future__ import annotations

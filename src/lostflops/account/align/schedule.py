@@ -1,8 +1,8 @@
 """Passes of whole pipelines in one array, the schedule they follow, and its replay with other durations.
 
 A replica is one pipeline in one step. A stage runs its passes in the recorded order, each as soon as the pass that it
-needs has ended: forward of the stage before, backward of the stage after; the first chunk's stages come before the
-second's.
+needs has ended: the forward of the previous stage, or the backward of the next stage. Stages of the first chunk come
+before those of the second.
 """
 
 from __future__ import annotations

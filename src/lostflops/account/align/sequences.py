@@ -1,8 +1,8 @@
-"""Which records of two ranks belong to the same collective, where no number tells it.
+"""Matching of two ranks' records of the same collectives by time, if no number identifies them.
 
-Members of a group run its collectives in one order, and one ends everywhere at about the same time. So the ends of two
-ranks differ by the offset of their clocks, which most pairs of ends agree on; with it every record finds its
-partner by time, and a lost record leaves a hole instead of shifting all that follow.
+Members of a group run its collectives in one order, and each ends on all ranks at about the same time. So the ends of
+two ranks differ by the offset of their clocks, on which most pairs of ends agree. With it every record finds its
+partner by time, and a lost record leaves a hole instead of shifting all later ones.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""In which order pipeline stages follow: activations flow forward before any gradient flows back.
+"""The order of pipeline stages: activations flow forward before any gradient flows back.
 
-Of the transfers of a step between two ranks the one that ends first is forward. That needs one rank's clock alone.
+The first transfer of a step to end between two ranks is forward. This needs one rank's clock alone.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What transfers take by size: the calls of a run, one sample each, and the line through them.
+"""Transfer times by size: one sample for each call of a run, and the line through them.
 
-A transfer begins when the last one has arrived. Whoever came last waits for nobody, so that of a call whose members
-were all seen the shortest record is the transfer, and no clock is needed. A broadcast or a send is no barrier, and who
-sends may leave early: there the transfer is the longest record without its wait. A send over gloo is recorded until the
-program waits for it, so only its receive counts.
+A transfer begins when the last rank has arrived. The last rank does not wait, so the shortest record of a call with all
+members is the transfer, and no clock is needed. A broadcast or a send is not a barrier, and the sender may leave early:
+there the transfer is the longest record without its wait. A send over gloo is recorded until the program waits for it,
+so only its receive counts.
 """
 
 from __future__ import annotations

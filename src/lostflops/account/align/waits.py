@@ -1,8 +1,8 @@
-"""Who waited in each meeting, how long, and for whom: rows of table `arrivals`.
+"""Waits of each rank in each meeting, and the rank that it waited for: rows of table `arrivals`.
 
-A rank waits from its start until the last of those seen has started, on the common clock. What is shorter than the ends
-of the ranks lie apart cannot be told and counts as none. Where clocks cannot be compared, the rank with the shortest
-call is taken for the last, and the others waited for what their calls took longer.
+A rank waits from its start until the last recorded rank has started, on the common clock. A wait counts as 0 unless it
+is longer than `RESOLUTION` times the typical distance between the ends of the ranks. If clocks cannot be compared, the
+rank with the shortest call is assumed to be the last, and the others waited for as long as their calls took longer.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Who is late, and why: from the ledgers of all ranks and their meetings."""
+"""Which ranks are late, and why? Ledgers of all ranks and their meetings give the answer."""

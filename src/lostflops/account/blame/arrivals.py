@@ -1,4 +1,4 @@
-"""How late each rank comes to its collectives: behind the median of those that meet, on the common clock."""
+"""Lateness of each rank at its collectives: its arrival after the median arrival, on the common clock."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Whose fault a wait is: charged to the last to arrive, and passed on where that one had been held up itself.
+"""Waits charged to their cause: to the last rank to arrive, or to the ranks that it had waited for itself.
 
 A rank is late to one kind of group because it waited in another: for its tensor-parallel peers before the gradients are
-reduced, for the stage before it before it can send on. Kinds of groups are told by their shape, so that the same kind
-can be compared between the ranks of a cohort.
+reduced, for the previous stage before it can send. The shape of a group gives its kind, so that one kind can be
+compared between the ranks of a cohort.
 """
 
 from __future__ import annotations

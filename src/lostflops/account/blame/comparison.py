@@ -1,8 +1,8 @@
-"""Ranks beside those that do the same work: whose own time exceeds theirs, and on which line.
+"""Ranks compared with those that do the same work: which have more time of their own, and on which line?
 
-A rank's own time is what it does not spend in communication. In synchronous training every rank's step is equally long,
-and the wait of the others makes up the difference: so the slow rank is the one with most time of its own. This needs no
-clock, and a rank that is late only because another held it up has waited itself, and is not found.
+A rank's own time is the time that it does not spend in communication. In synchronous training the steps of all ranks
+are equally long, and the waits of the others make up the difference: so the slow rank is the one with most own time.
+This needs no clock. A rank that is late only because another held it up has waited itself, and is not found.
 """
 
 from __future__ import annotations

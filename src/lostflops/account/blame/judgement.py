@@ -1,4 +1,4 @@
-"""The ranks of a run judged together: read what is needed, compare, name."""
+"""Verdict on the ranks of a run: their profiles are read and compared, and slow ranks are named."""
 
 from __future__ import annotations
 

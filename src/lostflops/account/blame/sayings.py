@@ -1,4 +1,4 @@
-"""What a judgement says in words."""
+"""A verdict on ranks, in words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stragglers: ranks whose own time exceeds their cohort's for good, with the line that it stands on."""
+"""Stragglers: ranks whose own time regularly exceeds their cohort's, and the line on which it does."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The line through times of collectives: T(S) = alpha + beta S, where their sizes tell one.
+"""The line through times of collectives: T(S) = alpha + beta S, if one fits.
 
-What counts is the relative error, so that 1 KB weighs as much as 1 GB. Sizes that do not vary tell nothing, and times
-that lie on no line have none: both are said instead of drawn.
+The relative error counts, so that 1 KB weighs as much as 1 GB. If sizes do not vary, or no line fits the times, the
+reason is reported and no line is drawn.
 """
 
 from __future__ import annotations

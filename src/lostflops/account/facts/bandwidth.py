@@ -1,4 +1,4 @@
-"""What a byte of a collective costs on a link."""
+"""Bytes on a link per byte of a collective, as in NCCL's busbw."""
 
 from typing import Final
 

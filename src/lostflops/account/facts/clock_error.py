@@ -1,4 +1,4 @@
-"""How far apart times of two ranks must be to differ."""
+"""The difference from which times of two ranks count as different."""
 
 from typing import Final
 

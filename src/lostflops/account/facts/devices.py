@@ -1,10 +1,11 @@
-"""Peak rates of accelerators, found by the name that a device gives itself in a trace.
+"""Peak rates of accelerators, found by the name that a device has in a trace.
 
-Peaks are dense (no structured sparsity), in TFLOPS, of what a matrix product of that dtype can reach. A rate that two
-independent public sources do not agree on is absent, and so is a device of which no rate is certain: an unknown peak
-makes MFU unknown, a wrong one makes it wrong. `fp32` is what vector units do on NVIDIA and matrix cores on AMD.
+Peaks are dense (no structured sparsity), in TFLOPS, as far as a matrix product of that dtype can reach them. A rate on
+which two independent public sources do not agree is absent, and so is a device without any certain rate: an unknown
+peak makes MFU unknown, a wrong peak makes it wrong. `fp32` is the rate of vector units on NVIDIA and of matrix cores on
+AMD.
 
-Nothing here knows traces, dtypes of kernels or how MFU is computed.
+This module knows nothing about traces, dtypes of kernels or how MFU is computed.
 """
 
 import re

@@ -1,17 +1,17 @@
-"""FLOPs and least traffic of an op, told from the shapes that the profiler recorded.
+"""FLOPs and least traffic of an op, from the shapes that the profiler recorded.
 
-What counts, and is printed beside every MFU:
+These rules count, and are printed next to every MFU:
 
 - A multiply-add is 2 FLOPs.
 - Only products of matrices count, convolutions and attention among them: no elementwise work, norm, softmax or bias.
 - Attention counts the whole score matrix, Q·Kᵀ and P·V: causal masks do not halve it. Grouped queries count by the
   heads of Q, and a sliding window by its width.
-- A backward pass counts its gradients. What an algorithm does twice, as flash attention does Q·Kᵀ in its backward
-  pass, is `recompute`. A checkpointed layer's second forward pass looks like its first, and is not told here.
+- A backward pass counts its gradients. Work that an algorithm does twice, as flash attention does Q·Kᵀ in its backward
+  pass, is `recompute`. A checkpointed layer's second forward pass looks like its first, and is not separated here.
 - A convolution counts places in the padding.
 - Precision is that of the operands. Whether fp32 is multiplied as tf32 is up to the kernel.
 
-An outer op holds the work of inner ones (`aten::linear` > `aten::addmm`): of nested ops with a formula count one.
+An outer op includes the work of inner ops (`aten::linear` > `aten::addmm`): of nested ops with a formula, count one.
 
     >>> op_work("aten::mm", "[[4, 8], [8, 16]]", '["c10::BFloat16", "c10::BFloat16"]', None)
     CallWork(model=1024, recompute=0, bytes=448, dtype='bf16')

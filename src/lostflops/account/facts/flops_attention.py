@@ -1,7 +1,7 @@
 """FLOPs of attention: the products Q·Kᵀ and P·V over the whole score matrix, and their gradients.
 
-Fused kernels keep no scores, so their backward pass multiplies Q·Kᵀ a second time: that stands in `recompute`. Where
-the lengths of sequences stand in a tensor, or keys in a paged cache, the record does not tell what was multiplied. A
+Fused kernels keep no scores, so their backward pass multiplies Q·Kᵀ a second time: this counts as `recompute`. If the
+lengths of sequences are in a tensor, or keys are in a paged cache, the record does not show what was multiplied. A
 sliding window counts as a band of its width, cut neither at the ends of the sequence nor by causality.
 """
 

@@ -1,8 +1,8 @@
-"""FLOPs of convolutions: 2 for each number of the weight and each place where the kernel is put.
+"""FLOPs of convolutions: 2 for each element of the weight and each place where the kernel is applied.
 
-A convolution puts its kernel to every place of the output, a transposed one to every place of the input, and each of
-the two gradients goes over the same places again. The weight is `[out, in / groups, ...]`, transposed
-`[in, out / groups, ...]`, so that its size already holds channels and groups. Places in the padding count as others do.
+A convolution applies its kernel at every place of the output, a transposed one at every place of the input, and each of
+the two gradients covers the same places again. The weight is `[out, in / groups, ...]`, transposed `[in, out / groups,
+...]`, so its size already includes channels and groups. Places in the padding count as others do.
 """
 
 from collections.abc import Callable, Mapping

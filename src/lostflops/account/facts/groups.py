@@ -1,4 +1,4 @@
-"""What the id of a process group tells: `0@0-3` is the group called 0 with the ranks 0 to 3."""
+"""Ranks in the id of a process group: `0@0-3` is the group called 0 with the ranks 0 to 3."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where steps come from when a trace does not mark them with `ProfilerStep`, and the sentence that says so."""
+"""Sources of steps if a trace does not mark them with `ProfilerStep`, and the sentence that says so."""
 
 from __future__ import annotations
 

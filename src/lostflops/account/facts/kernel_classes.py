@@ -1,4 +1,4 @@
-"""What kind of work a kernel does, read from its name.
+"""Classes of kernels by the work that they do, read from their names.
 
     >>> kernel_class("volta_sgemm_128x64_tn"), kernel_class("volta_sgemm_128x64_tn", "aten::cudnn_convolution")
     ('matmul', 'convolution')
@@ -7,10 +7,10 @@
     >>> uses_tensor_cores("volta_sgemm_128x64_tn"), uses_tensor_cores("volta_fp16_s884gemm_fp16_128x64_ldg8_f2f_nn")
     (False, True)
 
-It does not know times, shapes or types, nor which kernels communicate: those are told apart at ingest.
-A class is what the kernel does, not which layer asked for it, with two exceptions: a convolution that a library
-computes as a matrix product is a convolution, and an optimizer's arithmetic is `optimizer`. What fits no class
-(sorting, routing of experts, bookkeeping of a server) is `other`, and so is a name that says nothing.
+This module does not know times, shapes or types, nor which kernels communicate: ingest decides that. A class is what
+the kernel does, not which layer asked for it, with two exceptions: a convolution that a library computes as a matrix
+product is a convolution, and an optimizer's arithmetic is `optimizer`. A kernel that fits no class (sorting, routing of
+experts, bookkeeping of a server) is `other`, and so is a name that says nothing.
 """
 
 from __future__ import annotations

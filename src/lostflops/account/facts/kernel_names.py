@@ -1,4 +1,4 @@
-"""Names of kernels as people can read them in a column."""
+"""Readable names of kernels that fit a column."""
 
 import re
 from collections import Counter

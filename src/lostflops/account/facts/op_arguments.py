@@ -1,8 +1,8 @@
-"""What a trace recorded of an op's arguments, read by the names of its parameters.
+"""Recorded arguments of an op, read by the names of its parameters.
 
 Kineto records arguments by position: `Input Dims`, `Input type` and, since PyTorch 2, `Concrete Inputs`. A *signature*
 gives the positions names: `x` is a tensor, `x?` a tensor or nothing, `*x` anything but a tensor, `...` whatever
-follows. Alternatives stand between `|`; the first that fits is taken.
+follows. Alternatives are separated by `|`; the first that fits is used.
 
     >>> call = read_arguments("a b *out_dtype", "[[2, 3], [3, 4], []]", '["float", "float", ""]', None)
     >>> call.shape("b"), call.dtype("a", "b")

@@ -1,4 +1,4 @@
-"""Whose code a stack frame is, told by its file: the program's, PyTorch's, another library's or the collector's."""
+"""Origin of a stack frame by its file: the program, PyTorch, another library or the collector."""
 
 import re
 import sys

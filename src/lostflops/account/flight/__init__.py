@@ -1,1 +1,1 @@
-"""Where ranks stand by their Flight Recorder dumps, and who waits for whom: what a hang is told by."""
+"""Diagnosis of a hang from Flight Recorder dumps: how far each rank is, and which ranks wait for which."""

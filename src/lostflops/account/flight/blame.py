@@ -1,8 +1,8 @@
-"""Who holds the others up?
+"""Which ranks hold the others up?
 
-Along waits the origins are where it ends: ranks that are waited for and wait for nobody, meetings that all have reached
-and none leaves, and rings of ranks that wait for each other. In a ring, and where most members of a group have
-nothing pending at all, those who stand where the fewest stand are named.
+Chains of waits end at their origins: ranks that others wait for and that wait for no rank, meetings that all have
+reached and none leaves, and rings of ranks that wait for each other. In a ring, the ranks at the meetings with the
+fewest ranks are named. If most members of a group have nothing pending at all, the few others are named.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Which ranks called something else than the others at the same place?
+"""Which ranks made another call than the others at the same place?
 
-Compared are calls with the same group and sequence number: the operation always, and the size where all ranks must
-give the same: all-reduce, reduce, broadcast, and all-gather and reduce-scatter of single tensors (`_base`); the type
-where values are reduced. Shapes may differ as long as the bytes do not; all-to-all, gather, scatter and lists may be
-uneven. Of each group the first mismatch is told, since those behind it follow from it.
+Calls with the same group and sequence number are compared: the operation always; the size if all ranks must give the
+same: all-reduce, reduce, broadcast, and all-gather and reduce-scatter of single tensors (`_base`); the type if values
+are reduced. Shapes may differ as long as the bytes do not; all-to-all, gather, scatter and lists may be uneven. Only
+the first mismatch of each group is reported, since later ones follow from it.
 """
 
 from __future__ import annotations

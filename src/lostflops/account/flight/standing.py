@@ -1,9 +1,9 @@
-"""Where does each rank stand, by its Flight Recorder dump?
+"""How far is each rank, by its Flight Recorder dump?
 
 Entries are reduced in SQL to a few rows for each rank and group. An entry is pending while it is `scheduled` or
 `started`. Single operations of a coalesced call never change their state; they are over when the entry of the whole
-call is. A recorder may be told to dump active entries only (TORCH_INCLUDE_ONLY_ACTIVE): then what is over is not
-there at all, the entry of a coalesced call included.
+call is. A recorder may be set to dump active entries only (TORCH_INCLUDE_ONLY_ACTIVE): then entries that are over are
+missing, including the entry of a coalesced call.
 """
 
 from __future__ import annotations

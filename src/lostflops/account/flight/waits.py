@@ -1,7 +1,7 @@
-"""Who waits for whom?
+"""Which ranks wait for which?
 
 A meeting is a collective of a group, or a transfer between two ranks, that is the oldest pending of its kind on some
-rank. Ranks wait for meetings, and meetings for members that are not there.
+rank. Ranks wait for meetings, and meetings for members that have not arrived.
 """
 
 from __future__ import annotations

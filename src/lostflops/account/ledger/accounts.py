@@ -1,6 +1,6 @@
-"""The ledger of one rank: small, plain, and all that any question about time asks of it.
+"""The ledger of one rank: small, plain values that answer every question about its time.
 
-It is made where the rank's data is; the ledger of a run is the sum of its ranks.
+It is computed where the rank's data is; the ledger of a run is the sum of its ranks.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Columns of several ranks at once, out of one query each, and texts as numbers."""
+"""Columns of several ranks at once, from one query each, and texts as numbers."""
 
 from __future__ import annotations
 

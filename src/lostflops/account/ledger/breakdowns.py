@@ -1,4 +1,4 @@
-"""The ledger by module of the model, and its host lines by function: tables of a run's sums."""
+"""Tables of a run's sums: the ledger by module of the model, and its host lines by function."""
 
 from __future__ import annotations
 

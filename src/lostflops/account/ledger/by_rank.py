@@ -1,6 +1,6 @@
-"""An answer for each rank, made in this process, or where a run is large on several processes or a cluster.
+"""Answers for each rank, computed in this process, or for a large run in several processes or on a cluster.
 
-Answers are small and made of plain values, so that they travel; the rows that they are made of stay where they are.
+Answers are small plain values that can be sent; the rows from which they are computed stay where they are.
 """
 
 from __future__ import annotations

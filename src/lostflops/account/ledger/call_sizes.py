@@ -1,4 +1,4 @@
-"""The size of a recorded call as bandwidths count it: of the gathered tensor for all-gather, of the input otherwise."""
+"""Size of a recorded call as bandwidths count it: the gathered tensor for all-gather, the input otherwise."""
 
 from typing import Final
 

@@ -1,7 +1,7 @@
-"""Which steps stand for a run that is too large to be replayed whole?
+"""Which steps represent a run that is too large to be replayed whole?
 
-Steps of a job resemble one another, and a replay of a few says what a change does to each. They follow one another, as
-in a shorter recording; of all such rows of steps they are the one whose mean comes nearest that of all.
+Steps of a job are similar, and a replay of a few shows what a change does to each. The chosen steps follow one another,
+as in a shorter recording. Of all such rows of steps, the one whose mean is nearest to that of all steps is chosen.
 """
 
 from __future__ import annotations

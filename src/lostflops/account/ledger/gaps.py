@@ -1,6 +1,6 @@
-"""Why a device was idle: each gap is explained by the event that ends it, and by what its launching thread did.
+"""Causes of idle device time: each gap is explained by the event that ends it and by its launching thread.
 
-Up to the launch the gap is split by what the launching thread did. Then, while the launching call runs, and for at
+Up to the launch, the gap is split by what the launching thread did. Then, while the launching call runs, and for at
 least the rank's smallest launch latency, the host still hands the work over; after that the work is queued, and the
 device itself waits.
 """

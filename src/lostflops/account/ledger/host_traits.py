@@ -1,6 +1,6 @@
-"""What a host event means to the ledger, told by its kind and name.
+"""Traits of a host event for the ledger, by its kind and name.
 
-Names are those that PyTorch, CUDA and ROCm record; what stands in no table has no trait but that of its kind.
+Names are those that PyTorch, CUDA and ROCm record; a name that is in no table has only the trait of its kind.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""How often each kernel of a rank ran in its window, for how long, and how long the device waited for its launch."""
+"""Sums of each kernel of a rank in its window: number of runs, time, and idle time before its launches."""
 
 from __future__ import annotations
 

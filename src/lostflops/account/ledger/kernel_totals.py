@@ -1,4 +1,4 @@
-"""The kernels of all ranks that were asked for, with the work that they did and the time that they had."""
+"""The kernels of all chosen ranks, with their work and their time."""
 
 from __future__ import annotations
 

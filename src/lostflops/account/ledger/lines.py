@@ -1,6 +1,6 @@
 """The lines of the time ledger: their order, and what puts a nanosecond on each.
 
-At each instant the first line that holds takes the nanosecond, so that lines are exclusive and together the whole.
+At each instant the first line that applies takes the nanosecond, so lines are exclusive and sum to the whole.
 """
 
 from collections.abc import Mapping

@@ -1,8 +1,8 @@
 """The lines of a rank's ledger by module of the model. They sum to the lines, as integers.
 
-On a device busy time has the module of its event, and an idle gap that of the event that ends it. On a CPU rank an
-instant has the module of the innermost op or module around it on the training thread, and what is between two belongs
-to the next; communication has the module that launched it, where the trace tells.
+On a device, busy time has the module of its event, and an idle gap that of the event that ends it. On a CPU rank, an
+instant has the module of the innermost op or module around it on the training thread, and time between two belongs to
+the next. Communication has the module that launched it, if the trace records that.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which span lies in which, on one lane.
+"""Nesting of the spans of one lane.
 
 Spans of a lane nest: an op that was called by another starts and ends inside it. Everything is vectorised.
 """

@@ -1,6 +1,6 @@
-"""The partition of a rank's time: every nanosecond of its window on exactly one line.
+"""The partition of a rank's time: every nanosecond of its window is on exactly one line.
 
-A rank with device events is told by its device; a rank without by its training thread.
+A rank with device events is accounted for by its device, a rank without by its training thread.
 """
 
 from __future__ import annotations

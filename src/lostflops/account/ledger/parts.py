@@ -1,4 +1,4 @@
-"""What each line of a rank's ledger is made of. The parts of a line sum to it, as integers."""
+"""The parts of each line of a rank's ledger. The parts of a line sum to it, as integers."""
 
 from __future__ import annotations
 

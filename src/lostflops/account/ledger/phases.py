@@ -1,9 +1,9 @@
-"""Forward, backward, optimizer, data: which phase of training an instant belongs to.
+"""The phase of training that an instant belongs to: forward, backward, optimizer, data or other.
 
 A device event has the phase of its launch, and an idle gap that of the event that ends it; waiting for a batch is data.
 Work inside a backward node is backward; inside `Optimizer.step` or `zero_grad` optimizer; inside the loader's
-`__next__` data. What comes before a backward pass, with no optimizer's step between, is forward. Everything else is
-other: gradient clipping, metrics, inference.
+`__next__` data. Work before a backward pass, with no optimizer's step between, is forward. Everything else is other:
+gradient clipping, metrics, inference.
 """
 
 from __future__ import annotations

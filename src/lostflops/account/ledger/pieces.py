@@ -1,6 +1,6 @@
-"""What a rank computed, piece by piece: kernels, or ops of a CPU rank, with the op, the shapes and the phase of each.
+"""Compute of a rank in pieces: kernels, or ops of a CPU rank, with the op, the shapes and the phase of each.
 
-Pieces that are alike in all of these are one row.
+Pieces that are equal in all of these are one row.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What ranks are compared by: the lines of each step, whom a rank waited for, and how much it ran."""
+"""Profiles by which ranks are compared: lines of each step, waits by late rank, and number of kernels."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Which forward ops a backward pass does once more, as activation checkpointing makes it.
+"""Forward ops that a backward pass repeats, because of activation checkpointing.
 
 PyTorch gives an op a sequence number only while it records for autograd. A true backward op runs with recording off, so
 inside the backward pass the nearest numbered op around it is the backward node, which carries the number of its forward
 thread. Around a recomputed op it is a forward op, which carries none.
 
-What a compiled graph recomputes inside itself cannot be told, and a second derivative (`create_graph=True`) looks the
-same.
+Recomputation inside a compiled graph cannot be seen, and a second derivative (`create_graph=True`) looks like
+recomputation.
 """
 
 from __future__ import annotations

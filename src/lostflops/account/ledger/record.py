@@ -1,4 +1,4 @@
-"""What one rank's trace tells the ledger, as columns of numbers. This module knows tables, not rules."""
+"""One rank's trace for the ledger, as columns of numbers. This module knows tables, not rules."""
 
 from __future__ import annotations
 

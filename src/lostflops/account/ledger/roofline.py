@@ -1,9 +1,9 @@
-"""How fast ops compute for how little they move, beside what the device could: the roofline.
+"""The roofline: FLOP rate of ops by FLOP per byte, compared with the limits of the device.
 
 FLOPs follow from recorded shapes. Bytes do too, each input and output once: a lower bound, since caches may not hold
-what is read twice, so that FLOP per byte is an upper bound. Ops of which either is unknown are not drawn, and their
-time is counted. A roof is the dense peak of a dtype, and left of its edge what memory lets through; an op's share of it
-is the least time that its shapes need, over what they took.
+what is read twice, so FLOP per byte is an upper bound. Ops of which either is unknown are not drawn, and their time is
+counted. A roof is the dense peak of a dtype, and left of its edge the limit of memory bandwidth. An op's share of it is
+the least time that its shapes need, divided by their measured time.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""What the training thread was doing while time was lost: stack samples by the line that their instant stands on.
+"""Stack samples of the training thread by line of the ledger: what did it do while time was lost?
 
-A sample is compared with the rank's partition at the same instant of the same clock. That is exact where the host is
-late: an idle gap is by definition what the launching thread did while the device had nothing to do. Where the device is
-busy the host runs ahead, and a sample tells what it did meanwhile, not why the device was busy.
+A sample is compared with the rank's partition at the same instant of the same clock. That is exact if the host is late:
+an idle gap is by definition what the launching thread did while the device had nothing to do. If the device is busy,
+the host runs ahead, and a sample shows what it did meanwhile, not why the device was busy.
 
-Samples do not come evenly: a sampler waits for the interpreter's lock, so that a call that holds it for long is seen
-once, when it returns. A sample therefore stands for all time of its line since the sample before it on that line, and
-the first and the last for what is before and behind. So the time of the stacks of a line sums to the line.
+Samples do not come evenly: a sampler waits for the interpreter's lock, so a call that holds it for long is seen once,
+when it returns. A sample therefore represents all time of its line since the previous sample on that line. The first
+and the last also represent the time before and after them. So the time of the stacks of a line sums to the line.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which ranks, steps and window a question is about, checked against what the run holds."""
+"""Ranks, steps and window that a question is about, checked against the content of the run."""
 
 from __future__ import annotations
 

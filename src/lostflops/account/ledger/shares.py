@@ -1,4 +1,4 @@
-"""Who takes a nanosecond when several events run at once: every one is given to exactly one of them.
+"""Shares of events that run at once: every nanosecond is given to exactly one of them.
 
 The shares sum to the time that any of the events covers, as integers.
 """

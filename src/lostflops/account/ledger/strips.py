@@ -1,4 +1,4 @@
-"""Which line took most of each bin of a rank's time: the ledger at the resolution of a screen."""
+"""The line with most of each bin of a rank's time: the ledger at the resolution of a screen."""
 
 from __future__ import annotations
 

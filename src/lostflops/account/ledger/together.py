@@ -1,4 +1,4 @@
-"""What ran at once on a rank: every nanosecond in which anything did, by all that did.
+"""Overlap of activities on a rank: every nanosecond with any activity, by all that ran at once.
 
 Activities are compute, each operation of communication, and copies. Those with compute sum to all compute, those of
 communication without compute to its lines, and copies alone to theirs. On a CPU rank compute is that of the training

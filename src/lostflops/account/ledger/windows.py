@@ -1,8 +1,7 @@
-"""Which time of a rank is accounted for: whole training steps, or all that was recorded.
+"""The time of a rank that is accounted for: whole training steps, or all that was recorded.
 
-On a device step k runs from the first event launched in it to the first launched in step k + 1; the last ends with
-the last event launched in it. On a CPU rank, and where no launch is recorded, a step runs as `ProfilerStep` does on the
-host.
+On a device, step k runs from the first event launched in it to the first launched in step k + 1; the last ends with the
+last event launched in it. On a CPU rank, and if no launch is recorded, a step runs as `ProfilerStep` does on the host.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Which FLOPs a rank did in its window, and how long their kernels took.
+"""FLOPs that a rank did in its window, and the time of their kernels.
 
-An op whose FLOPs its recorded shapes tell is tied to the kernels launched inside it. Where such ops nest
-(`aten::linear` calls `aten::addmm`), the inner one counts. What an optimizer multiplies is no work of the model.
-A device may still run a step when what was launched ahead begins the next: an op counts by the part that ran in the
-window, whichever step launched it.
+An op with FLOPs known from its recorded shapes is tied to the kernels launched inside it. If such ops nest
+(`aten::linear` calls `aten::addmm`), the inner one counts. Products in an optimizer are not work of the model. A device
+may still run a step when work launched ahead begins the next: an op counts by the part that ran in the window,
+whichever step launched it.
 """
 
 from __future__ import annotations

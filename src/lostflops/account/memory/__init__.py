@@ -1,2 +1,4 @@
-"""Whose byte is it: the second ledger, of memory. At every moment each allocated byte has one owner, and owners sum to
-what the allocator says."""
+"""The memory ledger: what is using the memory?
+
+At every moment each allocated byte has one owner, and owners sum to the allocator's total.
+"""

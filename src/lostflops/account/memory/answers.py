@@ -1,4 +1,4 @@
-"""Memory as answers state it: blocks of a result, and words."""
+"""Memory in answers: blocks of a result, and words."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Whose block it is, told by where it was allocated and when it lived, where nobody was seen to hold it.
+"""Owners of blocks that no recorded object holds, inferred from where they were allocated and when they lived.
 
-A pass is a stretch of one phase without another between; repeating forward ops inside a backward pass is one of its
-own. What forward allocates and backward frees was kept for it. What backward leaves and the optimizer's step finds is a
-gradient. What the optimizer's step leaves behind, it keeps. What is made ahead of a pass's first module, or copied from
-the host, and stays is a batch. What comes and goes within one pass is temporary, and so is what the program keeps of a
-pass until the next. Everything else stays unattributed.
+A pass is a stretch of one phase without another between; repeated forward ops inside a backward pass are a pass of
+their own. Blocks that forward allocates and backward frees are activations. Blocks that backward leaves until the
+optimizer's step are gradients. Blocks that the optimizer's step leaves are its state. Blocks that are made ahead of a
+pass's first module, or copied from the host, and stay are batches. Blocks that come and go within one pass are
+temporary, and so are those that the program keeps from one pass until the next. Everything else stays unattributed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Blocks of memory of one device of one rank while a window was open, each with its owner, as columns of numbers."""
+"""Memory blocks of one device of one rank while a window was open, each with its owner, as columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DDP's buckets: no Python object holds them and no event tells of them, but DDP logs their sizes."""
+"""DDP's buckets: no Python object holds them and no event shows them, but DDP logs their sizes."""
 
 from __future__ import annotations
 

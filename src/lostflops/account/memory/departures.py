@@ -1,8 +1,8 @@
-"""When blocks from before the window went in its first step: as their like did in the second.
+"""Frees in the first step of blocks from before the window, inferred from similar blocks in the second step.
 
-The collector asks at edges of phases whether they are there, and the last output of a model is often let go between
-two of them, just ahead of the peak. A program that repeats its allocations repeats its frees, and those of the second
-step are recorded.
+The collector checks at edges of phases whether these blocks are there, and the last output of a model is often freed
+between two edges, just ahead of the peak. A program that repeats its allocations repeats its frees, and those of the
+second step are recorded.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which devices a question about memory means: accelerators where any recorded memory, unless one is named."""
+"""Devices that a question about memory covers: accelerators if any recorded memory, unless one is named."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Memory that the allocator holds and nobody uses, by blocks: holes that cannot be returned, and cache that can.
+"""Reserved memory that is not in use, by blocks: holes that cannot be returned, and cache that can.
 
 The allocator gets segments from the device and cuts them into blocks. A segment goes back only when all of it is free,
 so one small block that lives on keeps a whole segment. 1 - allocated / reserved counts such holes and plain cache as
-one; blocks, which a snapshot has, tell them apart. Events tell neither: `from_events` has their sum alone.
+one; the blocks of a snapshot separate them. Events do not: `from_events` returns their sum alone.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What blocks of an allocator tell, as blocks of a result, and in words."""
+"""Fragmentation in answers: blocks of a result, and words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The memory with the highest peak: of an accelerator where any recorded memory, and without reading all ranks."""
+"""The memory with the highest peak, on an accelerator if any recorded memory; it is found without reading all ranks."""
 
 from __future__ import annotations
 

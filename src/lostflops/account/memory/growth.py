@@ -1,8 +1,8 @@
-"""What each step leaves behind and no later one takes away: growth, by the site that allocates it and what holds it.
+"""Growth: memory that each step leaves and no later step frees, by the site that allocates it and its holder.
 
-A site leaves something where a block that it allocated in a step is still there when the window closes. It grows where
-it does so in every step, as many blocks each time. What merely moves on is none: of a bounded history a block from
-before the window goes for each that comes, and what one step hands to the next is gone after it.
+A site leaves something if a block that it allocated in a step is still there when the window closes. It grows if it
+does so in every step, with as many blocks each time; the last step may differ. Turnover is not growth: in a bounded
+history a block from before the window goes for each new one, and what one step hands to the next is gone after it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the collector saw of whose memory is whose, and which blocks that is."""
+"""Storages that the collector saw, with their owners, and the blocks that they belong to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Blocks with their owners and places: what the collector saw comes first, then where and when they lived."""
+"""Blocks with their owners and places: as the collector saw them, else by where and when they lived."""
 
 from __future__ import annotations
 

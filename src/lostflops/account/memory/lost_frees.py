@@ -1,6 +1,6 @@
-"""Blocks whose free nothing recorded: they are taken to have lived as long as others of their place did at most.
+"""Blocks whose free was not recorded: they are assumed to live at most as long as others of their place.
 
-On a CPU a thread that the profiler does not follow, such as one of gloo's that ends a collective, frees without an
+On a CPU, a thread that the profiler does not follow, such as a gloo thread that ends a collective, frees without an
 event. Such a block would be counted until its address is given out again, or for good.
 """
 

@@ -1,4 +1,4 @@
-"""What the program did when each event happened: the phase, the place in the program, and the pass it is part of."""
+"""The state of the program at each memory event: its phase, its place in the program, and its pass."""
 
 from __future__ import annotations
 

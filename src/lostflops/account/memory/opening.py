@@ -1,4 +1,4 @@
-"""What was there when the window opened: how long it stayed, and how much of it the allocator's total has room for."""
+"""Blocks from before the window: how long they stayed, and how many fit the allocator's total."""
 
 from __future__ import annotations
 

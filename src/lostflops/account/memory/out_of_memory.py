@@ -1,4 +1,4 @@
-"""A job that memory ran out of, explained: what was asked for, on top of what, and what would help."""
+"""Explanation of an out-of-memory error: what was requested, what was in use, and what would help."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who a byte of memory belongs to."""
+"""Owners of memory: every byte has one of these."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""From allocations and frees to blocks: each free belongs to the allocation before it at the same address.
+"""Blocks from allocations and frees: each free belongs to the allocation before it at the same address.
 
-What does not fit is counted. An address that is allocated again was freed in between; a free of what was never
-allocated is that of a block from before the window, or its allocation was lost. Where the allocator's totals are known,
-a jump of the total by exactly the block's size tells when that happened.
+Whatever does not fit is counted. An address that is allocated again was freed in between. A free without an allocation
+is that of a block from before the window, or its allocation was lost. If the allocator's totals are known, a jump of
+the total by exactly the block's size shows when that happened.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
-"""When most memory was allocated, what was done then, and what was alive: by owner, and by layer, module, op or line.
-Parts sum to their owner, and owners to the peak, as integers."""
+"""Peak memory: when it was, what was done then, and what was alive, by owner and by layer, module, op or line.
+
+Parts sum to their owner, and owners to the peak, as integers.
+"""
 
 from __future__ import annotations
 

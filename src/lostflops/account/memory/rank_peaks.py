@@ -1,4 +1,4 @@
-"""Rank against rank: the peak of each, how far they are apart, and which owner makes the difference."""
+"""Peak memory of ranks compared: the peak of each, their difference, and the owner that makes it."""
 
 from __future__ import annotations
 

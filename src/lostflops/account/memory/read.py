@@ -1,4 +1,4 @@
-"""From a run to the memory of each rank and device: blocks with owners, which sum to what the allocator says."""
+"""The memory of each rank and device of a run: blocks with owners, which sum to the allocator's total."""
 
 from __future__ import annotations
 

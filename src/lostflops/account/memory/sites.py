@@ -1,8 +1,8 @@
-"""Where in the program an allocation or a free was: the module, the op, the source line, and whether it communicates.
+"""Places in the program of allocations and frees: module, op, source line, and whether it communicates.
 
-The op is the outermost one below what only wraps: a module's range, an annotation, autograd's engine. So a linear
-layer's output is `aten::linear` and not the `aten::empty` in it, and a gradient is its node, such as `AddmmBackward0`.
-Where it communicates, it is the innermost that does, such as `FSDP::all_gather (layers.0)`.
+The op is the outermost one below mere wrappers: a module's range, an annotation, autograd's engine. So a linear layer's
+output is `aten::linear` and not the `aten::empty` in it, and a gradient is its node, such as `AddmmBackward0`. If it
+communicates, the op is the innermost that does, such as `FSDP::all_gather (layers.0)`.
 """
 
 from __future__ import annotations

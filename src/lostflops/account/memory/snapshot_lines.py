@@ -1,4 +1,4 @@
-"""Which source lines hold the memory of a snapshot, and in which phase it was allocated, as stacks tell it."""
+"""Source lines that hold the memory of a snapshot, and the phase of each allocation, by recorded stacks."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What an allocator's snapshot adds to the memory of its history: source lines, and blocks older than the history.
+"""Facts that an allocator's snapshot adds to its history: source lines, and blocks older than the history.
 
-A history names no threads, so phases, and with them most owners, are not known: what lives and dies in it may be
+A history names no threads, so phases, and with them most owners, are unknown: a block that lives and dies in it may be
 anything. It stays unattributed, by source line.
 """
 

@@ -1,8 +1,8 @@
-"""What the events of a device sum to, and what does not fit: blocks, the total after each event, losses in words.
+"""Sums of a device's memory events: blocks, the total after each event, and what does not fit, in words.
 
 On the CPU the profiler knows only what was allocated while it ran: the total is what the collector registered when the
-window opened, and the events. On other devices the allocator tells its total with each event, and that holds: what
-blocks do not account for is unattributed.
+window opened, and the events. On other devices the allocator reports its total with each event, and that total holds:
+bytes that blocks do not account for are unattributed.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
-"""Bytes by owner over the time of a window, in columns that fit a screen. A column is its fullest moment, so that no
-peak is lost, and owners sum to the total in each."""
+"""Bytes by owner over the time of a window, in columns that fit a screen.
+
+A column shows its fullest moment, so that no peak is lost, and owners sum to the total in each.
+"""
 
 from __future__ import annotations
 

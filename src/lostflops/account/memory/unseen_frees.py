@@ -1,9 +1,9 @@
-"""Buffers of communication on a CPU that nobody was seen to free.
+"""Buffers of communication on a CPU whose free was not recorded.
 
-Threads of gloo that are the last to hold a tensor free it, and the profiler does not look there. A buffer is taken to
-have lived as long as others of its site and size, or else of its size and phase, that were seen to be freed. Of others
-that each step allocates anew, one is gone when the next step first allocates; what only one step allocated may be meant
-to stay, and is left.
+Threads of gloo that are the last to hold a tensor free it, and the profiler does not see them. A buffer is assumed to
+live as long (by the median) as freed buffers of its size and phase, of the same site if there are any. If there are
+none and a later step allocates the same size, it is gone when the next step first allocates. If no later step does, it
+may be meant to stay, and is left.
 """
 
 from __future__ import annotations

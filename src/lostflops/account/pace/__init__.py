@@ -1,1 +1,1 @@
-"""What the always-on part of a capture tells of all steps of all ranks, profiled or not."""
+"""Timings of all steps of all ranks, profiled or not, from the always-on part of a capture."""

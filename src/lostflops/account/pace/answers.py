@@ -1,4 +1,4 @@
-"""Pace and lateness as answers state them: in figures and in words."""
+"""Pace and lateness in answers: in figures and in words."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""How far the location of a series of steps may be off: neighbouring steps are slow together, so blocks are redrawn.
+"""Uncertainty of the location of step times: neighbouring steps are slow together, so blocks are redrawn.
 
-A block is as long as the series' own autocorrelation asks for (Politis and White, Econometric Reviews 23, 2004, with
-the correction of Patton, Politis and White, 28, 2009, for circular blocks), and at least the cube root of their
-number, because few steps show too little of it. The location is that of the middle of the
-steps: the mean without the fastest and the slowest fifth. A median jumps where steps take turns, and a mean follows a
-few steps that something else held up; but the mean is what is paid for, so it is shown too.
+A block is as long as the series' own autocorrelation requires (Politis and White, Econometric Reviews 23, 2004, with
+the correction of Patton, Politis and White, 28, 2009, for circular blocks), and at least the cube root of the number of
+steps, because few steps show too little of it. The location is that of the middle of the steps: the mean without the
+fastest and the slowest fifth. A median jumps if steps alternate, and a mean follows a few steps that something else
+held up; but the mean is what is paid for, so it is shown too.
 
-A run also drifts: its neighbours on the host, clocks and temperatures change over minutes. Such noise has no shortest
+A run also drifts: other jobs on the host, clocks and temperatures change over minutes. Such noise has no shortest
 averaging time (flicker noise), so two runs differ about as much as two parts of one run do. `drift` measures that.
 """
 

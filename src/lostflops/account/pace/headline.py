@@ -1,4 +1,4 @@
-"""The job in a line, and what was recorded of it in another: what every summary of a run begins and ends with."""
+"""The lines that begin and end every summary of a run: the job, and what was recorded of it."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""Which rank comes last to its collectives, by when hosts enqueue them.
+"""Which rank comes last to its collectives, by when hosts enqueue them?
 
 A rank's lateness in a collective is how much later than the first rank it enqueued it, on one clock: that of the only
-host, or the common one, near the instant for which that holds. Collectives of settled steps count, transfers do not; of
-a very long job those of its newest steps. A rank is named when it is last in most steps, in more than chance allows,
-and its median lateness is more than can be told. Chance alone is no measure: what disturbs a rank lasts for some steps,
-so that steps are not independent, and in very many steps the least preference is beyond chance.
+host, or the common clock, near the instant for which it holds. Collectives of settled steps count, transfers do not; of
+a very long job those of its newest steps. A rank is named if it is last in at least half of its steps, more often than
+chance allows, and its median lateness reaches the resolution. Chance alone is not enough: what disturbs a rank lasts
+for some steps, so steps are not independent, and in very many steps the least preference exceeds chance.
 
-Where the host computes, this is the rank that others wait for. An accelerator takes collectives up later: there it is a
+If the host computes, this is the rank that others wait for. An accelerator takes up collectives later: there it is a
 late host, and says nothing about waits.
 """
 

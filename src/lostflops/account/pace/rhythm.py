@@ -1,9 +1,8 @@
-"""Find what comes back every so many steps, in the times of all steps.
+"""Periods in the times of all steps: slow steps that come back every so many steps.
 
 Steps of one phase of a period (every 5th, say) are compared with all other steps: by their order (Mann-Whitney), and by
-how many are slow (Fisher). Neither asks for size, so that a stall of a shared machine counts as one step. All periods
-up to a third of the steps are tried, every second step among them, and their number is held against the result
-(Bonferroni).
+how many are slow (Fisher). Neither depends on size, so a stall of a shared machine counts as one step. All periods from
+2 steps to a third of the steps are tried, at most `LONGEST`, and the result is corrected for their number (Bonferroni).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The time of every step as a picture, those that take much longer apart, by what tells why."""
+"""Plot of the time of every step; steps that take much longer are shown separately, by reason."""
 
 from __future__ import annotations
 

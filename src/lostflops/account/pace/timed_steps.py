@@ -1,4 +1,4 @@
-"""What the always-on part adds to the answers of other questions, or says in their place."""
+"""Timings of all steps, added to the answers of other questions, or shown in their place."""
 
 from __future__ import annotations
 

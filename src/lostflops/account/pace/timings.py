@@ -1,10 +1,10 @@
-"""How fast the job went, by the timings of all its steps.
+"""The pace of a job, by the timings of all its steps.
 
-The time of a step is the median of its ranks. A step is settled when it is not the first of its attempt, nothing was
-compiled or profiled in it on any rank, and no forward pass was seen only later; figures are of settled steps, and of
-the newest attempt that has any. Shares of phases are of those settled steps whose phases were timed: a collector that
-spends too much stops to time them. Phases are those of the training thread: on an accelerator they show where the host
-was, not where the device was.
+The time of a step is the median of its ranks. A step is settled if it is not the first of its attempt, nothing was
+compiled or profiled in it on any rank, and it is not before the first step with a timed forward pass. Figures are of
+settled steps, and of the newest attempt that has any. Shares of phases are of those settled steps whose phases were
+timed: a collector that costs too much stops timing them. Phases are those of the training thread: on an accelerator
+they show where the host was, not where the device was.
 """
 
 from __future__ import annotations

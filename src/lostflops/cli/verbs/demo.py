@@ -1,4 +1,4 @@
-"""`lostflops demo`: a synthetic run to try the other verbs on, and its page."""
+"""`lostflops demo`: a synthetic run on which to try the other verbs, and its page."""
 
 from dataclasses import replace
 from pathlib import Path

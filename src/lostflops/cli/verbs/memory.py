@@ -1,4 +1,4 @@
-"""`lostflops memory`: what uses the memory, and what made the peak."""
+"""`lostflops memory`: what is using the memory, and what caused the peak."""
 
 from dataclasses import replace
 from enum import StrEnum

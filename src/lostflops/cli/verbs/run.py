@@ -1,4 +1,4 @@
-"""`lostflops run`: a command is recorded as it runs, and reported on when it has ended."""
+"""`lostflops run`: record a command while it runs, and report when it has ended."""
 
 import os
 import resource

@@ -1,4 +1,4 @@
-"""`torchrun ... -m lostflops.collect.calibrate --out FILE`: what every rank runs."""
+"""`torchrun ... -m lostflops.collect.calibrate --out FILE`: the program that every rank runs."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""One collective of a given size: its buffers, and how it is called.
+"""One collective of a given size: its buffers, and its call.
 
-Sizes follow NCCL: of the tensor for all-reduce, broadcast and send/recv, of the gathered tensor for all-gather, of the
-whole input for reduce-scatter and all-to-all. What can be done in place is.
+Sizes follow NCCL: the tensor for all-reduce, broadcast and send/recv, the gathered tensor for all-gather, the whole
+input for reduce-scatter and all-to-all. Calls are in place if possible.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What one device can do: matrix products, memory, launches, copies. All ranks are at it, and rank 0 tells."""
+"""Performance of one device: matrix products, memory, launches, copies. All ranks measure; rank 0's result is kept."""
 
 from __future__ import annotations
 

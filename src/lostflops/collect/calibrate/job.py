@@ -1,4 +1,4 @@
-"""The ranks that calibrate together, and how they agree: over the CPU, beside what is measured."""
+"""Ranks that calibrate together. They coordinate over the CPU, separately from what is measured."""
 
 from __future__ import annotations
 

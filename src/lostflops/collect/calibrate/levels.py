@@ -1,4 +1,4 @@
-"""Which groups of ranks can be told apart: inside a host, across hosts, neighbours."""
+"""Groups of ranks that are measured separately: inside a host, across hosts, neighbours."""
 
 from __future__ import annotations
 

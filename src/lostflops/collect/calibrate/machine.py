@@ -1,4 +1,4 @@
-"""What this host is: told apart from others, and described."""
+"""Identity, description and free memory of this host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Walks the plan on all ranks: rank 0 says what comes next, everybody measures it, and all know what came of it."""
+"""Run the plan on all ranks: rank 0 announces what comes next, and all ranks measure it and share the result."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What is measured next: every case at one size before any at the next, as far as the time goes.
+"""What is measured next? Every case at one size before any at the next, while there is time.
 
-A case is one op at one level. Its cost at the next size is foretold from the last one, as if time grew with size; that
-is never too little by much. Where the time left does not do for all cases, the cheapest go on. What is left at the end
-looks at sizes again, so that a disturbance of seconds shows as spread, and not as a bend.
+A case is one op at one level. Its cost at the next size is predicted from the last one, as if time grew with size; that
+is never too low by much. If the time left is not enough for all cases, the cheapest continue. The time left at the end
+is used to measure sizes again, so that a disturbance of seconds shows as spread and not as a bend.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How far it is, for people: a bar on a terminal, a line now and then elsewhere. Only rank 0 speaks."""
+"""Progress for people: a bar on a terminal, otherwise a line now and then. Only rank 0 prints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long calls take: batches between barriers, so that a sample is transfer and not who came late."""
+"""Durations of calls: batches between barriers, so that a sample is transfer and not a wait for late ranks."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """`lightning.Trainer` records itself: `Trainer(callbacks=[LostflopsCallback("run")])`; `pytorch_lightning`'s does too.
 
-Lightning also asks installed packages for callbacks. Ours comes by itself under `lostflops run`, and never otherwise.
+Lightning also asks installed packages for callbacks. Ours is added automatically under `lostflops run`, and never
+otherwise.
 """
 
 from __future__ import annotations

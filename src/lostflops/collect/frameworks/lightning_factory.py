@@ -1,4 +1,4 @@
-"""The entry point that Lightning asks for callbacks: nothing, unless `lostflops run` started the process."""
+"""Entry point that Lightning asks for callbacks: it returns none unless `lostflops run` started the process."""
 
 from __future__ import annotations
 

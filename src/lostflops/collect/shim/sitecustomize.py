@@ -1,4 +1,4 @@
-"""Found first on the path of a recorded command: gives way to the user's own sitecustomize, and waits for torch.
+"""The first sitecustomize on the path of a recorded command: it runs the user's own, and waits for torch.
 
 Every Python process of the command runs this at its start, so it imports next to nothing.
 """

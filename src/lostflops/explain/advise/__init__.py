@@ -1,1 +1,1 @@
-"""Why a run is slow, what to do about it, and what that would gain."""
+"""Why is a run slow, what would fix it, and what would that save?"""

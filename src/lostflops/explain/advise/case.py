@@ -1,6 +1,6 @@
-"""A run under diagnosis: what signs and rules read of it, each computed once, when it is first asked for.
+"""A run under diagnosis: the data that signs and rules read, each computed once, on first use.
 
-Signs are functions of a case, so this module imports none of them; `once_per_case` lets each compute its answer once.
+Signs are functions of a case, so this module does not import them; `once_per_case` lets each compute its answer once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a rule says: a cause, the time that it claims, and how that would be won back."""
+"""Claim of a rule: a cause, the time attributed to it, and the fix that saves it."""
 
 from __future__ import annotations
 

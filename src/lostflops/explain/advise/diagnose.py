@@ -1,8 +1,9 @@
 """Why is the run slow, what would fix it, and what would each fix save?
 
 Each rule looks for one cause. The time that rules claim is shared out so that no nanosecond is claimed twice; each fix
-is priced by a what-if on the replayed run. A cause is found where the evidence is enough, suspected where it points one
-way and more data is needed, and not checked where the run lacks the data. Every verb that names causes asks here.
+is priced by a what-if on the replayed run. A cause is found if the evidence is enough, suspected if the evidence points
+one way and more data is needed, and not checked if the run lacks the data. Every verb that names causes uses this
+module.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One finding in full: what it rests on, event by event, what the fix moves, and how to prove it."""
+"""One finding in full: its evidence event by event, what the fix changes, and how to confirm it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Price a fix by a what-if, without keeping its graph: many are asked for, and graphs are large."""
+"""Price of a fix, from a what-if whose graph is not kept: a diagnosis needs many, and graphs are large."""
 
 from __future__ import annotations
 

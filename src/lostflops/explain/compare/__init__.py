@@ -1,1 +1,1 @@
-"""Whether one job is faster than another, by how much, and where: several runs of each where there are."""
+"""Is one job faster than another, by how much, and where? Each side may have several runs."""

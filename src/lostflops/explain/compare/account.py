@@ -1,4 +1,4 @@
-"""What the trace of a run tells of a step of a rank: its time by line of the ledger, its kernels, its collectives."""
+"""Time of a mean step of a rank, from the trace of a run: by ledger line, kernel and collective."""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
-"""By how much the step of one job differs from that of another, and whether that is beyond chance.
+"""By how much does the step time of two jobs differ, and is that more than chance?
 
-Runs of one job differ by more than their steps tell: other neighbours, other clocks, other places in memory. So where
-a side has several runs, each counts once, by its location, and the difference is judged by Welch's t on their
-logarithms: with two runs or three a bootstrap of runs is far too narrow. It is never sharper than if both sides varied
-alike, because few runs beside many make Welch's too sharp. A side of one run is taken to vary as the
-other does. With one run on each side, runs are taken to differ as much as parts of these runs do (`blocks`), and by
-what runs of calm machines differ by at least.
+Runs of one job differ by more than their steps show: other neighbours, other clocks, other places in memory. So if a
+side has several runs, each counts once, by its location, and the difference is judged by Welch's t on the logarithms of
+locations: with two or three runs a bootstrap of runs is far too narrow. The interval is never narrower than if both
+sides varied alike, because Welch's is too narrow for few runs against many. A side with one run is assumed to vary as
+the other does. With one run on each side, runs are assumed to differ as much as parts of these runs do (`blocks`), plus
+the least difference between runs on calm machines.
 
-Two locations are judged, and together they call a difference in at most one of 25 pairs that have none: the typical
-step at 97%, and the mean, which shows long steps that are few, at 99%.
+Two locations are judged: the typical step at 97%, and the mean, which shows rare long steps, at 99%. Together they
+report a difference in at most one of 25 pairs that have none.
 """
 
 from __future__ import annotations

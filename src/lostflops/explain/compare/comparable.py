@@ -1,7 +1,7 @@
-"""Whether runs can be compared at all: what each says of its job, and where they differ.
+"""Can runs be compared? What each recorded about its job, and where they differ.
 
-Another device, world size or model makes another job: that is refused. Another batch is compared per sample or token.
-Anything else may be just what was changed, and is told.
+A different device, world size or model makes a different job: the comparison is refused. Different batches are compared
+per sample or token. Any other difference may be the very change under test, and is reported.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Is B faster than A, by how much, and where?
 
-Steps are not independent, and runs differ by more than steps do: `compare.change` says how that is judged.
+Steps are not independent, and runs differ by more than steps do: `compare.change` describes how that is judged.
 """
 
 from __future__ import annotations

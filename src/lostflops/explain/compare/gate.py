@@ -1,9 +1,8 @@
-"""May a change go in? Passed where the candidate is shown to take no more than the limit longer than the baseline.
+"""May a change go in? Yes, if the candidate is shown to be slower than the baseline by no more than the limit.
 
-Passed, where even the upper end of the interval is within the limit. Regressed, where the candidate is slower beyond
-chance and by more than the limit; by its typical step, or by its mean where long steps are few. Otherwise inconclusive:
-above all where the interval reaches further than the limit to either side, for then an unchanged candidate would not
-pass either.
+Passed: even the upper end of the interval is within the limit. Regressed: the candidate is slower beyond chance and by
+more than the limit, in its typical step, or in its mean if long steps are rare. Inconclusive: all else, above all if
+the interval reaches further than the limit to either side, because then an unchanged candidate would not pass either.
 """
 
 from __future__ import annotations

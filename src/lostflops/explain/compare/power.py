@@ -1,9 +1,8 @@
-"""How many runs, or steps, would show a difference of a given size in nine of ten cases.
+"""How many runs or steps would show a difference of a given size in nine of ten cases?
 
-What the runs at hand show of their own noise is uncertain when they are few, and a number that rests on too small a
-noise is too small. So the noise is taken as large as it may be in eight of ten cases, given what was seen; what
-steps do not tell of it is laid on runs. So longer runs are asked for where there are some already to show that it is
-steps that differ.
+Few runs measure their own noise badly, and a noise that is too small gives a number that is too small. So the noise is
+taken as large as it may be in eight of ten cases, given the measured one; the part that steps do not explain is
+attributed to runs. Longer runs are suggested only if there are already enough runs to show that steps cause the noise.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What changed between recordings that mark no steps? Lines and kernels per second of recording, and no verdict.
+"""What changed between recordings without steps? Lines and kernels per second of recording, without a verdict.
 
-How long a recording is says nothing of how fast a job is: without steps, neither side can be called faster. What a
-rank's time went to, and how long each call of a kernel took, can be compared all the same.
+The length of a recording says nothing about the speed of a job: without steps, neither side can be called faster. The
+use of a rank's time and the duration of each kernel call can still be compared.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""What the steps of a run took, one figure per step: all settled ones, where the collector timed them, else those of
-the trace."""
+"""Step times of a run: of all settled steps if the collector timed them, otherwise of the steps in the trace."""
 
 from __future__ import annotations
 

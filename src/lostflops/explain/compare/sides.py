@@ -1,4 +1,4 @@
-"""Runs of both sides, read once: what their steps took, what they say of their jobs, and their accounts."""
+"""Runs of both sides, each read once: step times, facts about their jobs, and accounts."""
 
 from __future__ import annotations
 

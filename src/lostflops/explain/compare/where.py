@@ -1,4 +1,4 @@
-"""Where a difference is: on which lines of the ledger, in which kernels and collectives."""
+"""Where is the difference: on which lines of the ledger, in which kernels and collectives?"""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What formats share: the reader protocol, byte streams, columns, safe unpickling, names of collectives and groups."""
+"""Shared parts of formats: the reader protocol, bytes, columns, safe unpickling, names of collectives and groups."""

@@ -1,6 +1,6 @@
-"""Which kernels communicate, told by name: used only where a trace holds no metadata.
+"""Communication kernels, recognised by name; used only if a trace has no metadata.
 
-Custom collectives are not called nccl; each pattern below names where it was seen.
+Names of custom collectives do not contain nccl; each pattern below names where it was seen.
 """
 
 import re

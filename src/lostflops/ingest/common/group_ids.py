@@ -1,7 +1,7 @@
-"""Name a process group so that every rank gives it the same name.
+"""Ids of process groups that are the same on every rank.
 
-PyTorch's own name (`"0"`, `"12"`, a hash) is not enough: two runs of one program, or two subgroups
-made with local synchronisation, may share it. The members settle it.
+PyTorch's own name (`"0"`, `"12"`, a hash) is not enough: two runs of one program, or two subgroups made with local
+synchronisation, may share it. The members decide.
 
     >>> group_id("0", range(8))
     '0@0-7'

@@ -1,4 +1,4 @@
-"""One name for each collective, whoever recorded it; and the size of an element by the name of its type.
+"""One name for each collective, from any source, and the size of an element by the name of its type.
 
     >>> canonical_op("_reduce_scatter_base"), canonical_op("nccl:send 0->1")
     ('reduce_scatter', 'send')
@@ -7,10 +7,10 @@
     >>> dtype_bytes("c10::BFloat16"), dtype_bytes("Long")
     (2, 8)
 
-Names come from PyTorch, torch/csrc/distributed/c10d: ProcessGroupNCCL.cpp (`RECORD_PARAM_COMMS`,
-profiling titles), ProcessGroupGloo.cpp (`gloo:*`), Ops.cpp (`c10d::*`), Functional.cpp
-(`_c10d_functional::*`), Work.hpp (`OpType`), and torch/distributed/flight_recorder/components/types.py;
-kernels from NCCL, src/device/generate.py and, before 2.19, src/collectives/device.
+Names come from PyTorch, torch/csrc/distributed/c10d: ProcessGroupNCCL.cpp (`RECORD_PARAM_COMMS`, profiling titles),
+ProcessGroupGloo.cpp (`gloo:*`), Ops.cpp (`c10d::*`), Functional.cpp (`_c10d_functional::*`), Work.hpp (`OpType`), and
+torch/distributed/flight_recorder/components/types.py; kernels from NCCL, src/device/generate.py and, before 2.19,
+src/collectives/device.
 """
 
 import re

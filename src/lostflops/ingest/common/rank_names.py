@@ -1,4 +1,4 @@
-"""What a file's name tells about its rank and host, by the conventions of the tools that write traces."""
+"""Rank and host in a file's name, by the conventions of the tools that write traces."""
 
 import re
 

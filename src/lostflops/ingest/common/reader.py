@@ -1,4 +1,4 @@
-"""What a reader is: it recognises a file, claims a rank for it, and turns it into its ranks' parts of the tables."""
+"""The reader protocol: a reader recognises a file, claims a rank for it, and turns it into rows of its ranks."""
 
 from __future__ import annotations
 

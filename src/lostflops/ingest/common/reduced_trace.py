@@ -1,9 +1,8 @@
-"""A reduced trace: one rank's rows as Parquet, in one file that a job leaves in the place of a trace.
+"""A reduced trace: one rank's rows as Parquet, in one file that a job leaves in place of a trace.
 
-It is a ZIP without compression: `part.json`, what the trace says about its rank (`ReducedTrace`), then
-`<table>/<number>.parquet` as an ingest of the trace writes them. A reader takes
-them as they are, after it has checked that they can be nothing but rows of
-this rank in tables that such a trace fills; anything else is a broken source.
+It is a ZIP without compression: `part.json` with the facts of the trace about its rank (`ReducedTrace`), then
+`<table>/<number>.parquet` as an ingest of the trace writes them. A reader takes them as they are, after it has checked
+that they can only be rows of this rank in tables that such a trace fills; anything else is a broken source.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The texts of the traces that one task reads, and what each name means, worked out once per name."""
+"""The texts of the traces that one task reads, and the meaning of each name, computed once per name."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Which files there are to read, of which format, rank and job."""
+"""The files to read, with their format, rank and job."""

@@ -1,12 +1,12 @@
-"""Which files of a capture folder a run takes: all records, and the deep windows that all ranks have.
+"""Files of a capture folder that a run takes: all records, and the deep windows that all ranks have.
 
-The ranks of a run must tell of the same steps. So the windows are taken that as many ranks have as any window has, the
-newest `MOST_WINDOWS` of them; `join.windows` makes one timeline of a rank's. Windows that fewer ranks have, because
-they are still being written or were asked of some ranks, stay on disk; named as files they go into a run of their own.
-A trace that was kept beside what it was reduced to is read only where that is broken.
+The ranks of a run must cover the same steps. So a run takes the windows that the most ranks have, the newest
+`MOST_WINDOWS` of them; `join.windows` makes one timeline of a rank's windows. Windows that fewer ranks have, because
+they are still being written or were requested of some ranks, stay on disk; named as files they go into a run of their
+own. A raw trace that was kept next to its reduced form is read only if that is broken.
 
-An attempt writes its windows over those of the one before, with the same numbers, but not those of ranks that it does
-not have, nor those that it does not reach. Such a window is of other steps than what the others tell, and is left out
+An attempt overwrites the windows of the previous attempt, with the same numbers, but not those of ranks that it does
+not have, nor those that it does not reach. Such a window covers other steps than the others, and is left out
 (`of_older_attempts`, and `join.windows` within a rank).
 """
 

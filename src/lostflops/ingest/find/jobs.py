@@ -1,6 +1,6 @@
-"""Which job each trace is of, by what stands at its beginning: traces of several jobs are not one run.
+"""The job of each trace, by the beginning of its file: traces of several jobs are not one run.
 
-Two traces are of different jobs when they state different world sizes, or when different processes were the same rank.
+Two traces are of different jobs if they state different world sizes, or if different processes were the same rank.
 Files of one process that claim one rank are not several jobs but windows of that rank, which is decided elsewhere.
 """
 

@@ -1,4 +1,4 @@
-"""A worker and an object store: an object is here while it is read, and what was written from it is sent there."""
+"""Objects of a store in a worker: an object is fetched while it is read, and the written parts are sent back."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Which objects of a store to ingest: the rules for folders, files and globs of this machine, from a listing.
+"""Objects of a store to ingest: the rules for local folders, files and globs, applied to a listing.
 
-Names of objects are any text. One that cannot be the name of a file here is left out, with the reason.
+Names of objects are any text. A name that cannot be the name of a file here is left out, with the reason.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which files to ingest: arguments expanded, formats recognised, ranks claimed."""
+"""The files to ingest: arguments expanded, formats recognised, ranks claimed."""
 
 from __future__ import annotations
 

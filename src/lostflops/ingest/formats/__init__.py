@@ -1,4 +1,4 @@
-"""One file per format; a new one is a module here and a line in `READERS`."""
+"""Readers of all formats; a new format is a module or package here and an entry in `_ALL`."""
 
 from typing import Final, cast
 

@@ -1,9 +1,9 @@
 """Measured pipeline schedules, one JSON file per stage: when each forward and backward pass ran, in ms.
 
 Primus writes `{"1": {"total": ..., "fwd_start": [...], "fwd_end": [...], "bwd_start": [...], "bwd_end": [...]}, ...}`,
-each iteration from its start to the stage's last pass, and the sizes of the job in `config.json` beside it. Iterations
-are laid one after the other. In recorded files stages start an iteration together, to a millisecond, so it is as long
-as on the stage that took longest, as the files beside this one tell: else the last stages would seem never to wait.
+each iteration from its start to the stage's last pass, and the sizes of the job in `config.json` next to it. Iterations
+are placed one after the other. In recorded files stages start an iteration together, to a millisecond, so it is as long
+as on the slowest stage, by the files next to this one: otherwise the last stages would seem never to wait.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Inferred steps are kept only where all ranks agree on them: the same number of steps, at about the same time."""
+"""Inferred steps are kept only if all ranks agree: the same source, as many steps, at about the same time."""
 
 from __future__ import annotations
 

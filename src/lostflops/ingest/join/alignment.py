@@ -1,4 +1,4 @@
-"""Lay the ranks of a run side by side, from what was written of all of them: the last step before a commit."""
+"""Alignment of the ranks of a run, from the rows written for all of them: the last step before a commit."""
 
 from __future__ import annotations
 

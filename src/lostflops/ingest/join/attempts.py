@@ -1,13 +1,13 @@
-"""Which sessions of several ranks are one attempt of the job.
+"""Sessions of several ranks, grouped into attempts of the job.
 
-A session is a process that was a rank. Sessions are one attempt when they have the same world size, on each host the
-same count of restarts, and their times overlap: those of an attempt that was killed end before the next one starts.
-Counts of two hosts are not compared: each launcher counts for itself, and only failures of its own. A rank is at most
-once in an attempt. Attempts are numbered from 0 in the order in which they began, whatever ranks were in them: a job
-that shrinks to one rank and grows again has three, and the rank that sat one out is in the first and the third.
+A session is a process that was a rank. Sessions are one attempt if they have the same world size, on each host the same
+count of restarts, and their times overlap: those of an attempt that was killed end before the next one starts. Counts
+of two hosts are not compared: each launcher counts for itself, and only failures of its own. A rank is at most once in
+an attempt. Attempts are numbered from 0 in the order in which they began, whatever ranks were in them: a job that
+shrinks to one rank and grows again has three, and the rank that was absent in the second is in the first and the third.
 
-Times are those of each host: where clocks of hosts differ by more than a session lasted, its ranks count as attempts of
-their own. A session whose first record is lost has no world size, and joins what it overlaps.
+Times are those of each host: if clocks of hosts differ by more than a session lasted, its ranks count as attempts of
+their own. A session whose first record is lost has no world size, and joins an attempt that it overlaps.
 """
 
 from __future__ import annotations

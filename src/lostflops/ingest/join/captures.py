@@ -1,6 +1,6 @@
-"""What captures tell only beside each other, and beside traces: numbers of attempts, and groups that a trace lists too.
+"""Facts that captures show only with each other or with traces: attempt numbers, and groups that a trace lists too.
 
-Works on what was written, before the commit, as `join.flight` does. Ranks whose numbers were right are left alone.
+It works on written rows, before the commit, as `join.flight` does. Ranks whose numbers were right are left alone.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A rank's trace and its Flight Recorder dump complete each other.
 
-The trace lists the members of groups, which a gloo dump does not; the dump tells the group and
-the sequence number of gloo collectives, which the trace does not. Works on what was written, so
-the two files may be ingested together or one after the other, and nothing is read twice.
+The trace lists the members of groups, which a gloo dump does not; the dump has the group and the sequence number of
+gloo collectives, which the trace does not. It works on written rows, so the two files may be ingested together or one
+after the other, and nothing is read twice.
 """
 
 from __future__ import annotations

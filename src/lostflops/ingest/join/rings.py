@@ -1,7 +1,7 @@
-"""A rank's trace and the ring that the collector read beside it: group and sequence number of gloo collectives.
+"""Group and sequence number of gloo collectives in a rank's trace, from the ring that the collector recorded.
 
-The ring is the Flight Recorder's, so the rules are those of a dump (`join.flight`); where there is a dump, it goes
-first.
+The ring is the Flight Recorder's, so the rules are those of a dump (`join.flight`); if there is a dump, it is used
+instead.
 """
 
 from __future__ import annotations

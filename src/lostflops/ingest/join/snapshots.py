@@ -1,6 +1,6 @@
-"""What an allocator's snapshot tells beside a trace of the same rank: allocations that the trace has too are kept once.
+"""An allocator's snapshot and a trace of the same rank: allocations that both have are kept once.
 
-Works on what was written, before the commit, as `join.flight` does.
+It works on written rows, before the commit, as `join.flight` does.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""Several windows of a rank become one timeline: its events and lanes are numbered through.
+"""Several windows of a rank joined into one timeline: events and lanes are numbered across all of them.
 
 A profiler that records the same process several times leaves a file each time. Lanes are the same in all of them,
-events, correlations and groups are not. Works on what was written, before the commit: rows of the first window stay as
+events, correlations and groups are not. It works on written rows, before the commit: rows of the first window stay as
 they are, those of later ones get numbers that follow. Time between windows was not recorded and belongs to no step.
 
-Files that claim one rank are windows of it when one process wrote them at different times. Of a capture folder only the
+Files that claim one rank are windows of it if one process wrote them at different times. In a capture folder only the
 newest process counts, since an attempt may leave windows that the next one does not reach. Other files of several
-processes are refused. A window without a whole step, or with numbers of steps that a newer one has, is left out.
-Memory is that of the last window: which blocks came and went between two was not recorded.
+processes are refused. A window without a whole step, or with numbers of steps that a newer one has, is left out. Memory
+is that of the last window: which blocks came and went between two was not recorded.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rows of some ranks that were written already, read and replaced before the commit."""
+"""Rows of some ranks that are already written, read and replaced before the commit."""
 
 from __future__ import annotations
 

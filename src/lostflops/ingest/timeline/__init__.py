@@ -1,1 +1,1 @@
-"""The events of one rank, whatever format they come from, and the rows they become."""
+"""The events of one rank, from any format, and the rows they become."""

@@ -1,7 +1,7 @@
 """Rows of table `collectives` from communication kernels, the calls that made them, and gloo events.
 
-A kernel's own metadata counts first; then the `record_param_comms` call around its launch, on
-the launching thread; then the kernel's name, which tells the operation at best.
+A kernel's own metadata counts first; then the `record_param_comms` call around its launch, on the launching thread;
+then the kernel's name, which shows the operation at best.
 """
 
 from __future__ import annotations

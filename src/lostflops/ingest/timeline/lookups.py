@@ -1,4 +1,4 @@
-"""Which step and which annotation an instant on a lane belongs to. Pure lookups on sorted arrays."""
+"""The step, annotation and module of an instant or a launch: pure lookups on sorted arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which process groups a rank belongs to, as its Kineto trace lists them."""
+"""Process groups that a rank belongs to, as its Kineto trace lists them."""
 
 from typing import Any
 

@@ -1,10 +1,10 @@
-"""Which module of the model an instant on a thread belongs to, where the collector annotated modules.
+"""The module of the model that an instant on a thread belongs to, if the collector annotated modules.
 
-On the thread of the forward pass that is the innermost annotation. A backward node has the module of its forward op,
-and so has everything inside it, but for what an annotation inside the node covers: recomputation by checkpointing.
-Autograd numbers ops on each thread, and a node carries the number of its forward op and of that op's thread; which lane
-that thread is, arrows from forward to backward ops tell, else the lane that has most of the numbers, by far: threads
-count alike, and a lane that merely has them too would give modules that are wrong.
+On the thread of the forward pass it is the innermost annotation. A backward node has the module of its forward op, and
+so has everything inside it, except what an annotation inside the node covers: recomputation by checkpointing. Autograd
+numbers ops on each thread, and a node carries the number of its forward op and of that op's thread. Arrows from forward
+to backward ops show which lane that thread is. Without them it is the lane that has by far the most of the numbers:
+threads count alike, and a lane that merely has them too would give wrong modules.
 """
 
 from __future__ import annotations

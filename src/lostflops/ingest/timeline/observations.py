@@ -1,4 +1,4 @@
-"""Everything that reading a profiler's trace can find wrong with it: effect and meaning, for table `stats`."""
+"""Everything that can be wrong with a profiler's trace: effect and meaning, for table `stats`."""
 
 from typing import Final
 

@@ -1,7 +1,7 @@
-"""One rank's trace between the two passes of ingest: rows spooled, what crosses rows kept apart.
+"""One rank's trace between the two passes of ingest: rows are spooled, facts that link rows stay in memory.
 
-A reader fills a `Recording`; `rank_part` completes it and writes it. Only what is needed to
-link rows to each other is in memory: steps, annotations, modules, communication and its metadata.
+A reader fills a `Recording`; `rank_part` completes it and writes it. Only what is needed to link rows to each other is
+in memory: steps, annotations, modules, communication and its metadata.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What communication and compute cost: fitted to measurements of a cluster, or from published constants."""
+"""Costs of communication and compute, fitted to measurements of a cluster or from published constants."""

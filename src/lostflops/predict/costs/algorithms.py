@@ -1,12 +1,12 @@
-"""Steps and bytes of the algorithms behind collectives: what carries a measurement from one size of group to another.
+"""Steps and bytes of collective algorithms, used to scale a measurement from one group size to another.
 
-An algorithm does `steps` one after the other, and puts `share` times the size on the busiest link. So alpha goes with
-steps and beta with share, and T of m ranks follows from T of n:
+An algorithm does `steps` one after the other, and puts `share` times the size on the busiest link. So alpha scales with
+steps and beta with share, and T on m ranks follows from T on n ranks:
 
     T_m(S) = a T_n(S b / a)    with a = steps(m) / steps(n) and b = share(m) / share(n)
 
-For a ring b / a is n / m: the same bytes in each message, in more steps. Whatever bends a curve at a size of message
-(protocols, sockets, caches) bends it at the same one again, and no intercept turns negative.
+For a ring, b / a is n / m: the same bytes in each message, in more steps. If a curve bends at a message size
+(protocols, sockets, caches), it bends at the same message size again, and no intercept becomes negative.
 """
 
 from __future__ import annotations

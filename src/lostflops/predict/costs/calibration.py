@@ -1,4 +1,4 @@
-"""A calibration: every sample that was measured on a cluster, as its file holds them, and the curves through them.
+"""A calibration: every sample measured on a cluster, as stored in its file, and the curves fitted to them.
 
 >>> sample = CalibratedCollective(op="all_reduce", level="host", ranks=8, hosts=1, bytes=1024, ns=(9000, 9100))
 >>> Calibration(collectives=(sample,)).samples["all_reduce", "host", 8, 1]

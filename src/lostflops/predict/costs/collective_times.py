@@ -1,8 +1,8 @@
-"""Times of collectives from whatever is known of a cluster, the surest first.
+"""Times of collectives from all that is known about a cluster, the most certain source first.
 
-A group is looked up as it was measured, then carried over from another size of group at the same level, then put
-together from collectives inside hosts and across them: first in a calibration, then in what a run's own collectives
-taught. NCCL's model for a described topology is asked last. Each answer says which it was and what was stretched.
+A group is looked up as measured, then extrapolated from another group size at the same level, then composed of
+collectives inside hosts and across them: first in a calibration, then in the run's own collectives. NCCL's model of a
+described topology comes last. Each answer names its source and what was extrapolated.
 """
 
 from __future__ import annotations

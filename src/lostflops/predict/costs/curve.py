@@ -1,6 +1,6 @@
-"""Time over size as straight pieces: T(S) = alpha + beta S, each with intervals.
+"""Time as a function of size, in straight pieces: T(S) = alpha + beta S, each with intervals.
 
-A `Curve` is what a fit found. It knows neither how it was fitted nor which collective it belongs to.
+A `Curve` is the result of a fit. It knows neither how it was fitted nor which collective it belongs to.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Straight pieces through measured times: T(S) = alpha + beta S, as few as the data justify.
+"""Straight pieces fitted to measured times: T(S) = alpha + beta S, as few as the data justify.
 
-Each size counts once, by the median of its samples, and what counts is the relative error, so that 1 KB weighs as much
-as 1 GB. A size that lies far from its piece (`FAR`, or four sigma) does not bend the line; whether it was disturbed or
-shows a bend cannot be told from it alone, so that intervals beside it hold both. One piece more is taken only if chance
-would not give its gain at any of the places where it could begin (`CHANCE`), and if the times that it predicts differ
-visibly (`VISIBLE`). docs/explanation/calibration.md tells the reasons.
+Each size counts once, by the median of its samples. Errors are relative, so that 1 KB weighs as much as 1 GB. A size
+that is far from its piece (`FAR`, or four sigma) does not bend the line. A single size does not show whether it was
+disturbed or is a bend, so intervals next to it include both. Another piece is added only if chance would not give its
+gain at any of the places where it could begin (`CHANCE`), and if the times that it predicts differ visibly (`VISIBLE`).
+docs/explanation/calibration.md gives the reasons.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""NCCL's own model of its collectives, for a topology: which algorithm and protocol it chooses, and how long they take.
+"""NCCL's own model of its collectives, for a topology: the algorithm and protocol it chooses, and their times.
 
-A way takes base + hops x latency + bytes / bandwidth. Constants and rules are those of NCCL's tuner, restated:
+A way takes base + hops x latency + bytes / bandwidth. Constants and rules are those of NCCL's tuner:
 src/graph/tuning.cc of NVIDIA/nccl, latencies of version 2.30, caps and corrections of 2.28, whose src/graph/topo.h has
-the rates of links. Left out, because they follow from
-a search over the machine's buses that a description cannot repeat: caps per channel, NVLink that is not all-to-all,
-PCIe switches and sockets, in-network reduction (SHARP), PAT and latencies that a network plugin declares.
+the rates of links. Not modelled, because they follow from a search over the machine's buses that a description cannot
+repeat: caps per channel, NVLink that is not all-to-all, PCIe switches and sockets, in-network reduction (SHARP), PAT
+and latencies that a network plugin declares.
 
 all-to-all and send/recv are not in NCCL's model; here they are sends over the same links.
 """

@@ -1,9 +1,9 @@
-"""Logs of nccl-tests as a calibration.
+"""Calibrations from logs of nccl-tests.
 
-A log states which ranks ran where, and a row per size with the mean time of a call out of place and in place; both are
-samples. Its size column follows times.py: it is the larger of a rank's input and output, which is the whole tensor of
-all operations, while `count` is what one rank contributes. What ran is told by the columns (see `_FITTING`), and
-between those that look alike by the name of the program or of the file.
+A log states which ranks ran where, and has a row per size with the mean time of a call out of place and in place; both
+are samples. Its size column follows times.py: it is the larger of a rank's input and output, which is the whole tensor
+of all operations, while `count` is what one rank contributes. The columns show which operation ran (see `_FITTING`). If
+they fit several, the name of the program or of the file decides.
 """
 
 from __future__ import annotations

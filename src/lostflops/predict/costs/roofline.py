@@ -1,4 +1,4 @@
-"""What one device reaches, from a calibration: matmuls, memory, launches, copies. Each figure is the best median."""
+"""Rates that one device reaches, from a calibration: matmuls, memory, launches, copies. Each is the best median."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""The samples of a calibration, learned from a run's own collectives.
+"""Calibration samples, learned from a run's own collectives.
 
-Each call gives one sample: its transfer, never a wait. The last one to arrive waits for nobody, and has the shortest
-call; of a call whose members were all seen, that duration is the transfer, and no clock is needed to tell. A broadcast
-or a send is no barrier, and whoever sends may leave before the data is there: the transfer is the longest from the last
-arrival on, which needs clocks that are surer than it is long. Where one had left before the other came, part of it was
-over by then, and the call tells nothing.
+Each call gives one sample: its transfer without waits. The last member to arrive does not wait and has the shortest
+call. If all members of a call were recorded, that duration is the transfer, and no clock is needed. A broadcast or a
+send is not a barrier, and the sender may leave before the data arrives. Its transfer is the longest time from the last
+arrival on, which must be longer than the clock error. If one member left before another arrived, part of the transfer
+was over by then, and the call gives no sample.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""How long a collective takes: the question, the answer, and who can be asked.
+"""Time of a collective: the question, the answer, and the interface of its sources.
 
-Sizes follow NCCL: of the tensor for all-reduce, broadcast and send/recv, of the gathered tensor for all-gather, of the
-whole input for reduce-scatter and all-to-all. Times are transfers, from the last arrival on; waiting is never in them.
+Sizes follow NCCL: the tensor for all-reduce, broadcast and send/recv, the gathered tensor for all-gather, the whole
+input for reduce-scatter and all-to-all. Times are transfers, from the last arrival on; they never include waits.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""How the devices of a cluster are joined: a named machine, or a small file that describes one.
+"""Links between the devices of a cluster: a named machine, or a small file that describes one.
 
-Bandwidths are GB/s per direction as datasheets state them; what a library reaches of that is not known here.
+Bandwidths are GB/s per direction as in datasheets; how much of that a library reaches is not known here.
 """
 
 from __future__ import annotations

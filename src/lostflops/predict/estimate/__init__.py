@@ -1,1 +1,1 @@
-"""What a job will take before it is launched, from a description of its model."""
+"""Step time and memory of a job before it is launched, from a description of its model."""

@@ -1,4 +1,4 @@
-"""What a job asks of one rank of each pipeline stage, however its model became known."""
+"""Memory, work and communication of one rank of each pipeline stage, for a described or a counted model."""
 
 from __future__ import annotations
 

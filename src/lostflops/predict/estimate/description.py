@@ -1,4 +1,4 @@
-"""What is to be trained, and how: the model, the job, and the file that describes both.
+"""The model to train, the job that trains it, and the file that describes both.
 
 A description is a TOML or JSON file with the fields of `ModelDescription` and `PlannedJob`, all on one level:
 

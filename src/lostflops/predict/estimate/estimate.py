@@ -1,4 +1,4 @@
-"""What a job will take on a machine: how long a step is, and whether it fits."""
+"""How long will a step of a job take on a machine, and does the job fit in its memory?"""
 
 from __future__ import annotations
 

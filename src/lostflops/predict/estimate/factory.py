@@ -1,8 +1,8 @@
 """A model that a Python function builds, counted on meta tensors: shapes without storage, so that any size fits.
 
 The function is named `module:function` or `file.py:function` and returns a module, or a module and the inputs of one
-microbatch (a tensor, a tuple or a dict). With inputs, torch's own counter counts a forward and a backward pass, and
-what autograd keeps between them is added up. It runs in this interpreter, so that is where torch must be.
+microbatch (a tensor, a tuple or a dict). With inputs, torch's own counter counts a forward and a backward pass, and the
+bytes that autograd keeps between them are added up. The function runs in this interpreter, which therefore needs torch.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Which model a Hugging Face `config.json` describes.
+"""Model descriptions from a Hugging Face `config.json`.
 
-Families are read one by one, because the same field means different things in them; a family that is not known is
-refused. So is what changes the model and is not understood here: layers that differ from each other, experts beside
-shared ones, heads of other tasks, quantised parameters. A field that is missing is what the family's class in
-transformers has for it.
+Each family is read separately, because the same field means different things in them; an unknown family is refused. So
+is what changes the model and is not supported: layers that differ from each other, experts beside shared ones, heads of
+other tasks, quantised parameters. A missing field has the default of the family's class in transformers.
 """
 
 from __future__ import annotations

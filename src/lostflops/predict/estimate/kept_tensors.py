@@ -1,4 +1,4 @@
-"""What autograd keeps between passes, on meta tensors. Imported where torch is."""
+"""Tensors that autograd keeps between passes, on meta tensors. Imported only where torch is installed."""
 
 from __future__ import annotations
 

@@ -1,25 +1,25 @@
-"""What lies in a rank's memory, by owner.
+"""Memory of one rank, by owner.
 
 Parameters, gradients and optimizer states follow from shapes and are exact. Activations are a range, for a token of a
 microbatch in a layer, in elements of the dtype of products:
 
-    least      2 h + 2 q + 2 kv + g f         inputs of norms; queries, keys, values and what attention returns; what
-                                              enters the activation (g: 2 if gated, else 1)
-    separate   4 h + 3 q + 3 kv + 2 g f       also what leaves norms, rotation and activation; q + kv less where
+    least      2 h + 2 q + 2 kv + g f         inputs of norms; queries, keys, values and the output of attention; the
+                                              input of the activation (g: 2 if gated, else 1)
+    separate   4 h + 3 q + 3 kv + 2 g f       also the outputs of norms, rotation and activation; q + kv less if
                                               positions are learned and nothing is rotated
-    most       2 q more where keys and values are repeated for groups of queries, and in fp32 4 h inside of RMS norms,
-               2 q + 2 kv if those are normed
+    most       2 q more if keys and values are repeated for groups of queries, and in fp32 4 h inside of RMS norms,
+               2 q + 2 kv if queries and keys are normed
 
-Where a token goes to k experts, copies of it do: 2 k h more if separate (what enters and leaves them), 3 k h at most.
-With tensor parallelism h is whole on every rank, unless the sequence is sharded there, which is the low end. There are
-fp32 statistics besides (a number a head for attention, one or two a norm). A compiled model lies between the first two,
-an eager one between the last two, and a job of which neither is known between the first and the last. Attention keeps
-no scores: an implementation that does needs far more. With recomputation `full` a layer keeps its input, and one layer
-of one microbatch at a time has all; `selective` is anything between. A stage of a pipeline holds as many microbatches
-as it has stages from itself to the last (1F1B).
+If a token goes to k experts, it is copied: 2 k h more if separate (inputs and outputs of experts), 3 k h at most. With
+tensor parallelism h is whole on every rank, unless the sequence is sharded there, which is the low end. fp32 statistics
+are added (one number per head for attention, two for norms). A compiled model is between the first two, an eager one
+between the last two, and a job for which this is unknown between the first and the last. Attention keeps no scores: an
+implementation that does needs far more. With recomputation `full` a layer keeps its input, and one layer of one
+microbatch at a time has all; `selective` is anything between. A pipeline stage holds as many microbatches as there are
+stages from itself to the last (1F1B).
 
-Not counted: the context of the driver, buffers of NCCL, what the caching allocator holds beyond what it gave out, and
-Adam's counters of steps (4 bytes a tensor, on the host unless the optimizer is fused).
+Not counted: the context of the driver, buffers of NCCL, memory that the caching allocator holds and has not handed out,
+and Adam's step counters (4 bytes per tensor, on the host unless the optimizer is fused).
 """
 
 from __future__ import annotations

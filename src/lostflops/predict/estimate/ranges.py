@@ -1,4 +1,4 @@
-"""A figure that is known to lie between two."""
+"""A figure between a lower and an upper bound."""
 
 from __future__ import annotations
 

@@ -1,11 +1,10 @@
-"""How fast a device works: products by shape, memory, launches; measured by a calibration, or as others measured it.
+"""Rates of a device: products by shape, memory, launches; measured by a calibration, or as published.
 
-Without a calibration rates are ranges below the dense peak. The best that products reach is public for some devices
-(`ACHIEVABLE`, the best of many shapes) and 80% of peak is taken for others. Training reaches less, because shapes are
-what they are and clocks drop under load: published runs of Llama 3.1 8B on H100 (torchtitan, December 2024) leave some
-60% of the best for products, which is the low end; it is lower where a side of a product is short. Fused attention
-reaches 30% to 75% of peak (FlashAttention 2 and 3 report 50% to 75% for long sequences), memory 70% to 90% of its data
-sheet.
+Without a calibration, rates are ranges below the dense peak. The best rate of products is public for some devices
+(`ACHIEVABLE`, the best of many shapes); 80% of peak is assumed for others. Training reaches less, because its shapes
+are given and clocks drop under load: published runs of Llama 3.1 8B on H100 (torchtitan, December 2024) reach about 60%
+of the best rate of products, which is the low end; it is lower if a side of a product is short. Fused attention reaches
+30% to 75% of peak (FlashAttention 2 and 3 report 50% to 75% for long sequences), memory 70% to 90% of its data sheet.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is to be estimated: the model in whichever form it was given, and the job."""
+"""Request for an estimate: the model in the form in which it was given, and the job."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""How long a step takes, and what limits it.
+"""Step time of a job, and what limits it.
 
-Each product takes the longer of its FLOPs at what its shape reaches and its bytes at the memory's rate. What lies
-between products, gradients that are added up, and the optimizer take their bytes. The low end is a compiled model whose
-communication hides behind its passes as far as it fits; the high end launches every op by itself, fuses nothing, and
-exposes all communication; a job that is known to be eager or compiled has ends nearer to each other. Sums of tensor
-parallelism are exposed at both ends, because the next product waits for them. A pipeline of p stages and m
-microbatches adds p - 1 microbatches (1F1B, GPipe).
+Each product takes the longer of its FLOPs at the rate of its shape and its bytes at the memory's rate. Ops between
+products, accumulated gradients and the optimizer take the time of their bytes. The low end is a compiled model whose
+passes hide as much communication as they can; the high end launches every op by itself, fuses nothing, and exposes all
+communication. The ends are closer for a job that is known to be eager or compiled. Sums of tensor parallelism are
+exposed at both ends, because the next product waits for them. A pipeline of p stages and m microbatches adds p - 1
+microbatches (1F1B, GPipe).
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""The tensors of a model: their shapes, where they lie, and what of them one rank holds.
+"""Tensors of a model: their shapes, their place in it, and the part that one rank holds.
 
-Tensor parallelism shards as Megatron and torch's plans do: queries, keys, values and the way into the feed-forward part
-by rows of the weight, the ways back by columns, vocabulary by rows; norms and what is added after a reduction are
-whole on every rank. Pipelines have whole layers in stages, embeddings on the first and the head on the last. ZeRO
-shards every tensor by rows, as FSDP does: with r rows on n ranks each has ceil(r / n), the last ones what is left.
+Tensor parallelism shards as Megatron and torch's plans do: queries, keys, values and the projections into the
+feed-forward part by rows of the weight, the projections back by columns, the vocabulary by rows; norms and whatever is
+added after a reduction are whole on every rank. Pipeline stages have whole layers, with embeddings on the first and the
+head on the last. ZeRO shards every tensor by rows, as FSDP does: with r rows on n ranks each has ceil(r / n), and the
+last ones have the rest. Experts are sharded by expert if there are at least n.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a rank sends in a step: which collectives, how large, how many, in which dimension of the mesh.
+"""Communication of a rank in a step: which collectives, how large, how many, in which dimension of the mesh.
 
-Ranks are numbered with tensor parallelism varying fastest, then context and data parallelism, then pipelines; hosts
-take ranks in that order.
+Ranks are numbered with tensor parallelism varying fastest, then context and data parallelism, then pipelines; hosts are
+filled in that order.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""What a model computes: products, attention, and bytes that everything else moves through memory.
+"""Work of a model: products, attention, and the bytes that all other ops move through memory.
 
 Model FLOPs of a step are those of products with weights, forward and twice that backward (6 for each weight and token),
-and of attention over all pairs of tokens, not halved where it is causal (12 x layers x heads x width of a head x
-sequence for each token). Embeddings are looked up, not multiplied; norms and activations count nothing. Recomputation
-is no model work: it is in hardware FLOPs alone.
+and of attention over all pairs of tokens, not halved if it is causal (12 x layers x heads x width of a head x sequence
+for each token). Embeddings are looked up, not multiplied; norms and activations count nothing. Recomputation is not
+model work: only hardware FLOPs include it.
 
-How many bytes are moved depends on what is fused. The least is norms, rotation, activation and residuals as one kernel
-each, as compilers write them; 2.5 times that is about what separate ops with casts move.
+The bytes moved depend on fusion. The least is norms, rotation, activation and residuals as one kernel each, as
+compilers write them; separate ops with casts move about 2.5 times that.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Memory and throughput against batch size, from a few short runs that were measured."""
+"""Memory and throughput against batch size, from a few short measured runs."""

@@ -1,4 +1,4 @@
-"""Where a command says its batch size, and the same command with another one."""
+"""The batch size in a command, and the same command with another batch size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was measured at each batch size, and what can be fitted to it."""
+"""Measurements at each batch size, and the fits to them."""
 
 from __future__ import annotations
 

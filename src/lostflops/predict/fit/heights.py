@@ -1,10 +1,9 @@
-"""How high memory stands at each allocation of a step, by owner, so that runs at several batch sizes can be laid
-side by side.
+"""Memory at each allocation of a step, by owner, aligned across runs at several batch sizes.
 
-The same program allocates the same things in the same order at any batch size. An allocation is known by its phase,
-module and op and how many of these came before it in the step; its height is the allocator's total after it, the
-highest of the window's steps. So each moment of a step has heights of its own, and the moment of the peak may be
-another one at another batch size.
+The same program allocates the same things in the same order at any batch size. An allocation is identified by its
+phase, module and op and its number among these in the step. Its height is the allocator's total after it, the highest
+of the window's steps. So each moment of a step has its own heights, and the peak may be at another moment at another
+batch size.
 """
 
 from __future__ import annotations

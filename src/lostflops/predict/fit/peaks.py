@@ -1,8 +1,8 @@
-"""The peak against batch size: each moment of a step has a line by owner, and the highest of the moments is the peak.
+"""Peak memory against batch size: each moment of a step has a line by owner, and the highest moment is the peak.
 
 A single line through peaks bends where another moment becomes the highest, such as the optimizer's step at a small
-batch and the begin of the backward pass at a large one. Lines by moment do not. Skyline (Yu, Grossman, Pekhimenko,
-UIST 2020) fits one line to peaks of whole runs.
+batch and the start of the backward pass at a large one. Lines by moment do not. Skyline (Yu, Grossman, Pekhimenko, UIST
+2020) fits one line to peaks of whole runs.
 """
 
 from __future__ import annotations

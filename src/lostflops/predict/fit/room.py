@@ -1,4 +1,4 @@
-"""How much of a device's memory is left for what a job allocates."""
+"""Device memory that is left for the allocations of a job."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Time of a step against batch size: a part that any batch takes and a part for each sample.
+"""Step time against batch size: a fixed part and a part for each sample.
 
-Throughput is batch / (fixed + each * batch). It nears 1 / each, and reaches a share s of that at s / (1 - s) * fixed /
-each. Measured times are drawn again from what their errors allow, and the line is fitted to each draw: intervals hold
-nine of ten. A run differs from its own repetition by more than its steps differ, so no error is taken to be below
-`BETWEEN_RUNS`; where the sizes do not lie on a line within their errors, errors are taken to be larger (Birge's ratio).
+Throughput is batch / (fixed + each * batch). It approaches 1 / each, and reaches a share s of that at s / (1 - s) *
+fixed / each. Measured times are drawn again within their errors, and the line is fitted to each draw: intervals include
+nine of ten. A run differs from its own repetition by more than its steps differ, so no error is below `BETWEEN_RUNS`;
+if the sizes are not on a line within their errors, the errors are increased (Birge's ratio).
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What waited for what: a run as a graph of tasks, and its replay."""
+"""A run as a graph of tasks and their dependencies, and its replay."""

@@ -1,7 +1,7 @@
-"""Which ranks and which tasks does the step time hang on?
+"""Which ranks and which tasks does the step time depend on?
 
-A run becomes a graph of tasks and is replayed; from the end of each step, on the rank that ends it last, one walks back
-over what let each task start, to the step's start. Whatever is not on that path could take longer without a loss.
+A run becomes a graph of tasks and is replayed. The path of a step goes from its end, on the rank that ends it last,
+back to its start, each time to what let a task start. Tasks that are not on the path could take longer without a loss.
 """
 
 from __future__ import annotations

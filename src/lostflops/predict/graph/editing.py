@@ -1,4 +1,4 @@
-"""How a change makes another graph of one: other times, more or fewer edges, tasks put between others."""
+"""Edits that make a new graph of another: other times, more or fewer edges, tasks inserted, removed or moved."""
 
 from __future__ import annotations
 

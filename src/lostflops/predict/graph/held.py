@@ -1,4 +1,4 @@
-"""Who and what holds the time of critical paths: by line of the ledger, rank, task and stretch."""
+"""Time of critical paths by ledger line, rank, task and stretch."""
 
 from __future__ import annotations
 

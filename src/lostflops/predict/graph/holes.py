@@ -1,8 +1,8 @@
-"""Close the holes between the windows of a run, so that steps of several windows replay as if they followed each other.
+"""Removal of the holes between the windows of a run, so that steps replay as if the windows followed each other.
 
-Between two windows nothing was recorded. A task, a pause or a delay that spans such a hole is as long as the hole, on
-every lane. Replayed as it was, that does no harm: it is in no step. With a change it does: what holds up the last step
-of one window then lies on the first step of the next, with seconds of nothing.
+Nothing was recorded between two windows. A task, a pause or a delay that spans such a hole is as long as the hole, on
+every lane. This does no harm in a replay without changes: it is in no step. With a change it does: a delay of the last
+step of one window then moves seconds without work into the first step of the next.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Where ranks wait for each other on their hosts, and nothing recorded says so: a barrier through the store, or a
-collective of a backend that records nothing.
+"""Unrecorded waits between ranks on their hosts: a barrier through the store, or a backend that records nothing.
 
-Seen from one rank it is Python that runs no op. From all of them it is a stretch that they begin at different times and
-end at the same moment, as nothing does that each does on its own. Such stretches meet: what the last to begin took is
-the transfer, and the rest was waiting.
+On one rank, such a wait is Python that runs no op. On all ranks together, it is a stretch that begins at different
+times and ends at the same moment, which independent work does not. Such stretches become meetings: the duration of the
+last to begin is the transfer, and the rest was waiting.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Why nothing runs on a rank of a schedule: what its host did, or that work was queued and had to wait."""
+"""Causes of idle time on a rank of a schedule: what its host did, or that queued work had to wait."""
 
 from __future__ import annotations
 

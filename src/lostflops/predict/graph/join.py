@@ -1,4 +1,4 @@
-"""Parts of ranks become one graph: lanes and tasks side by side on one clock, and collectives where ranks meet."""
+"""One graph from the parts of all ranks: lanes and tasks on one clock, and collectives where ranks meet."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""A schedule on the lines of the ledger: each step of each rank, closing to the nanosecond.
+"""A schedule on ledger lines: each step of each rank, exact to the nanosecond.
 
-The rules are those of `ledger.partition` and `ledger.gaps`, with what the graph knows in place of what was recorded. An
-idle gap of a device is explained by the task that ends it: up to its launch by what the host's lane does, task by task
-(each has its line; between tasks it is dispatch); until it is handed over the launching call is the host's; after that
-it had been queued, and the device itself waited. On a rank without a device the host's lane tells all.
+The rules are those of `ledger.partition` and `ledger.gaps`, with data of the graph in place of recorded data. The task
+that ends an idle gap of a device explains it. Up to its launch, the gap belongs to what the host's lane does, task by
+task (each has its line; between tasks it is dispatch). Until the task is handed over, the gap belongs to the launching
+call on the host. After that the task was queued, and the device itself waited. On a rank without a device, the host's
+lane explains all idle time.
 """
 
 from __future__ import annotations

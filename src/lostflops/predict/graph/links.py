@@ -1,10 +1,10 @@
-"""Which collectives share a link: those of a group that threads of a host run, of which several can move data at once.
+"""Links that collectives share: those of a group that threads of a host run, several of which can move data at once.
 
-Recorded durations of collectives that overlap hold each other. Each gets what it would have taken alone, had those at
-once shared their link by their size, and from then on they take turns in the order in which they were ready. Gradients
-that are reduced are waited for together: the last of them ends as recorded. Where a group does something else, what a
-call was held up by a later one is no time of the link: its members leave by so much later. Groups in which a later call
-often ends before an earlier one do not take turns then, and keep what was measured.
+Recorded durations of overlapping collectives include each other. Each gets the time that it would have taken alone if
+all at the same time had shared their link by size; after that they take turns in the order in which they were ready.
+Gradient reductions are waited for together: the last of them ends as recorded. In other groups, the time by which a
+later call delayed an earlier one is not link time: the members of the earlier call leave that much later. If a later
+call often ends before an earlier one in such a group, its calls do not take turns and keep their measured times.
 """
 
 from __future__ import annotations

@@ -1,5 +1,8 @@
-"""Longest paths through a network of tasks: compiled where numba is installed (`pip install lostflops[fast]`), in plain
-Python where it is not. Both work on integers in the same way, and give the same."""
+"""Longest paths through a network of tasks.
+
+Large networks are compiled if numba is installed (`pip install lostflops[fast]`); otherwise plain Python is used. Both
+work on integers in the same way and give the same result.
+"""
 
 from __future__ import annotations
 

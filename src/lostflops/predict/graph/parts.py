@@ -1,4 +1,4 @@
-"""One rank's part of a graph, as a builder makes it: tasks, edges and steps of a rank that knows of no other."""
+"""One rank's part of a graph, as a builder makes it: tasks, edges and steps, without reference to other ranks."""
 
 from __future__ import annotations
 

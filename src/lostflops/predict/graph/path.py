@@ -1,8 +1,8 @@
-"""What the end of a schedule hangs on: the chain of tasks, across ranks, that left no room between them.
+"""Critical path of a schedule: the chain of tasks, across ranks, without slack between them.
 
-Walked back from the end: a task starts when the last of what it waits for lets it, and that one is next. Where several
-let it at the same instant the task before on the lane comes first, then edges in the order of the graph; of members
-that arrived at the same instant the task's own, then the first of the graph.
+The path is followed back from the end: a task starts when the last of its inputs lets it, and that input is next. If
+several do at the same instant, the task before on the lane comes first, then edges in the order of the graph; of
+members that arrived at the same instant, the task's own, then the first of the graph.
 """
 
 from __future__ import annotations

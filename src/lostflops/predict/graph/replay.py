@@ -1,6 +1,6 @@
-"""Run a graph: every task as soon as its lane is free and its inputs are done.
+"""Replay of a graph: every task runs as soon as its lane is free and its inputs are done.
 
-All times are integers, so that the compiled path and the other give the same, and no order of working off matters.
+All times are integers, so that compiled and plain code give the same result, in whatever order tasks are processed.
 """
 
 from __future__ import annotations

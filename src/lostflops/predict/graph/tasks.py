@@ -1,10 +1,11 @@
-"""A run as tasks and what each had to wait for: columns, never objects, and no time of the recording that says when.
+"""A run as tasks and their dependencies, in columns instead of objects, without the recorded start and stop times.
 
-A task starts when its lane is free and all its inputs are done. A lane runs its tasks in the order in which they stand,
-and is free for the next one `gap` after a task has stopped. Edges say what else a task waits for. Tasks that share a
-meeting stop together: its `transfer` begins when the last of them has started. Meetings on the same link take turns.
+A task starts when its lane is free and all its inputs are done. A lane runs its tasks in order, and is free for the
+next one `gap` after a task has stopped. Edges are the other inputs of a task. The `transfer` of a meeting begins when
+the last of its tasks has started; each of them stops its own `duration` after the transfer. Meetings on the same link
+take turns.
 
-Recorded starts and stops are apart, in `MeasuredTimes`, to compare a replay with; a replay never reads them.
+Recorded starts and stops are separate, in `MeasuredTimes`, to compare a replay with; a replay never reads them.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What a measured run would take with more or fewer ranks."""
+"""Step time of a measured run with more or fewer ranks."""

@@ -1,8 +1,8 @@
-"""Which process groups grow with the job, and to what.
+"""Process groups that grow with the job, and their new sizes.
 
-Replicas of the model are added or taken away; all that makes up one replica stays as it is. So the data-parallel
-dimension grows, of a sharded and replicated one the replicas, and with it every group that spans it. Ranks keep their
-numbering, and hosts their number of ranks.
+Replicas of the model are added or removed; one replica stays as it is. So the data-parallel dimension grows (of a
+sharded and replicated one, the replicas), and with it every group that spans it. Ranks keep their numbering, and hosts
+their number of ranks.
 """
 
 from __future__ import annotations

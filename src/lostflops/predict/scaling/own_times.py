@@ -1,8 +1,8 @@
-"""Curves of the calls that a replay re-times: what they take with their link to themselves.
+"""Cost curves of the calls that a replay re-times, with their link to themselves.
 
-Buckets of gradients overlap and slow each other down, so a curve through durations as recorded would know sharing as
-latency. Calls of one size, or of nearly one, cannot tell latency from bandwidth: small ones are taken as latency for
-the most part, others as bandwidth, and the interval allows for as much latency as networks have.
+Gradient buckets overlap and slow each other down, so a curve through recorded durations would count sharing as latency.
+Calls of one size, or of nearly one, do not separate latency from bandwidth: small ones count mostly as latency, others
+as bandwidth, and the interval allows for as much latency as networks have.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A rank's timeline run again with other transfers, or with compute that takes a multiple of what it took.
+"""Replay of a rank's timeline with other transfers, or with compute times multiplied by a factor.
 
 A lane runs one call at a time, in the order of issue. A call waits for its members as long as it did, then moves data;
-calls that share a link get even parts of it. Where nothing is changed, the replay gives the times that were measured.
+calls on the same link share it evenly. Without changes, the replay gives the measured times.
 """
 
 from __future__ import annotations

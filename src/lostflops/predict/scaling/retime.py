@@ -1,8 +1,8 @@
-"""By how much each collective's transfer changes with the number of ranks.
+"""Factors by which the transfer of each collective changes with the number of ranks.
 
-Of two answers of the same source the ratio is taken, so that the level is the run's own: T(n) / T(measured) times what
-was measured. Where the source cannot tell the measured group, its answer for n stands alone. No transfer gets shorter
-in a larger group on more hosts: the interval of a factor ends there.
+A factor is the ratio of two answers from the same source, so that the level is the run's own: T(n) / T(measured) times
+the measured transfer. If the source does not know the measured group, its answer for n is used as it is. No transfer
+gets shorter in a larger group on more hosts: the interval of a factor ends there.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""What would a step take with other numbers of ranks, how efficient would it be, and what of its communication would
-nothing hide?
+"""How long would a step take with other numbers of ranks, how efficiently, with how much exposed communication?
 
 The steps of a run are replayed with transfers as they would be in larger or smaller groups. Work per rank stays the
 same (weak scaling), or that of the whole job does, and compute divides (strong scaling).

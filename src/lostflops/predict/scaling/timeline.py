@@ -1,11 +1,10 @@
-"""A rank's steps as what a replay needs: how far the rank gets on its own, where it issues collectives, and where it
-waits for them.
+"""A rank's steps as a replay needs them: its own progress, where it issues collectives, and where it waits for them.
 
 Progress is all time that is not spent waiting for communication: compute, copies, idle time. A stretch in which
-communication runs and nothing computes is waiting up to the last collective that ends in it; where none ends in it,
-the rank did something that nobody recorded, and that is progress. A collective that compute hid is awaited where its
-group is next, or at the end of its step, if it reduces gradients; any other where it ended, since what comes next may
-need it.
+communication runs and nothing computes is a wait up to the last collective that ends in it; if none ends in it, the
+rank did something that was not recorded, and that is progress. A gradient reduction that compute hid is awaited where
+its group is next, or at the end of its step; any other hidden collective where it ended, since what comes next may need
+it.
 """
 
 from __future__ import annotations

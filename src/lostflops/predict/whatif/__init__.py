@@ -1,1 +1,1 @@
-"""Questions about a run that was not: asked, answered with an interval, kept and scored."""
+"""What-if questions about a run: asked, answered with an interval, stored and scored."""

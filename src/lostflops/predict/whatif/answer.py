@@ -1,4 +1,4 @@
-"""What changes do to the mean step: applied one after the other, each to the graph that the one before left."""
+"""Effect of changes on the mean step: applied one after the other, each to the graph that the previous one left."""
 
 from __future__ import annotations
 

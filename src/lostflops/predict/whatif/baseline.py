@@ -1,4 +1,4 @@
-"""A run replayed as it was: what every what-if starts from, and the check of whether it may."""
+"""A run replayed without changes: the start of every what-if, and the check whether the replay is good enough."""
 
 from __future__ import annotations
 

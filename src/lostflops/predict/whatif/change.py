@@ -1,4 +1,4 @@
-"""What a what-if is: a name, what it asks, what it costs, how to apply it, and a function from one graph to another."""
+"""Definition of a what-if: its name, question and cost, how to apply it, and a function from one graph to another."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""How far a prediction may be off: the interval that should hold the normal step of nine of ten later runs.
+"""Interval of a prediction, which should include the normal step of nine of ten later runs.
 
-Four things can be wrong. They are independent, so they add as squares: the replay (its error on the run itself), the
-changes (how uncertain each is about its own effect, and how far profiling slowed down the part that it saves), the
+It has four sources of error. They are independent, so they add as squares: the replay (its error on the run itself),
+the changes (how uncertain each is about its own effect, and how far profiling slowed down the part that it saves), the
 steps (the level of a run is known only as well as its steps agree), and the runs (two runs of one job differ).
 
-The last two come from all normal steps of the run where the collector timed enough of them. How far runs differ shows
-in part within one run: where the level of its steps drifts from one quarter to the next, that of another run is as far
-off. The rest is a constant that no single run shows.
+The last two come from all normal steps of the run if the collector timed enough of them. One run shows a part of how
+far runs differ: if the level of its steps drifts from one quarter to the next, that of another run is as far off. The
+rest is a constant that no single run shows.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""What changes do to the peak of memory: blocks of the rank that had the highest, edited one change after the other.
+"""Effect of changes on peak memory: one change after the other edits the blocks of the rank with the highest peak.
 
-What a change makes of the peak is as sure as the change says; runs of the same job differ besides, as their steps do.
+The interval includes the uncertainty that each change states, and how far runs of the same job differ, as their steps
+do.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Predictions as they are kept: one file each in the run they were made from, so that a later run can score them."""
+"""Stored predictions: one file each in the run they were made from, so that a later run can score them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which change would gain most: every one that can be tried without knowing the user's mind, side by side."""
+"""Which change would gain most? All changes with values that need no decision by the user, side by side."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What changes may know of a run beside its graph."""
+"""Facts about a run that changes may use besides its graph."""
 
 from __future__ import annotations
 

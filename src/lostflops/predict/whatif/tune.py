@@ -1,7 +1,7 @@
 """Which size of gradient buckets makes steps shortest?
 
-The graph is replayed with each size. All sizes share one recording and one replay's error, so that they compare better
-with each other than any does with a later run; sizes that runs could not tell apart are equally good.
+The graph is replayed with each size. All sizes share one recording and one replay's error, so they compare better with
+each other than with a later run; sizes that differ by less than two runs do are equally good.
 """
 
 from __future__ import annotations

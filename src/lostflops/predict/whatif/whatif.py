@@ -1,7 +1,7 @@
-"""What would a step take if something were changed, how sure is that, and how is it done?
+"""How long would a step take if something were changed, how certain is that, and how is it done?
 
-The run becomes a graph of tasks, which is replayed as it was and with the changes. What was measured, times the ratio
-of the two, is the prediction: the replay tells what a change does, never how long steps take.
+The run becomes a graph of tasks, which is replayed as it was and with the changes. The prediction is the measured step
+times the ratio of the two: the replay shows what a change does, never how long steps take.
 """
 
 from __future__ import annotations

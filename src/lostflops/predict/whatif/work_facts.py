@@ -1,4 +1,4 @@
-"""In which dtype a run multiplies matrices, and how much of its forward pass backward does again: what shapes tell."""
+"""Dtype of a run's matmuls, and the part of its forward pass that backward recomputes, from recorded shapes."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""A run as bytes that other tools read."""
+"""Export of a run as bytes that other tools read."""

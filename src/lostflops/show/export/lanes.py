@@ -1,6 +1,6 @@
-"""Events of threads and streams as slices: every one with its time, its name and what is known of it.
+"""Events of threads and streams as slices, each with its time, its name and its details.
 
-An arrow leads from each launching call to what it launched, and one through all ranks of a collective.
+An arrow leads from each launching call to what it launched, and another through all ranks of a collective.
 """
 
 from __future__ import annotations

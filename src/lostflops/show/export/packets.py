@@ -1,9 +1,9 @@
-"""How slices, counters and tracks become packets of a Perfetto trace.
+"""Slices, counters and tracks as packets of a Perfetto trace.
 
-Numbers of fields are those of Perfetto's `protos/perfetto/trace/trace_packet.proto` and, beside it, of
+Field numbers are those of Perfetto's `protos/perfetto/trace/trace_packet.proto` and, in the same folder, of
 `track_event/track_event.proto`, `track_descriptor.proto`, `process_descriptor.proto`, `counter_descriptor.proto`,
-`debug_annotation.proto` and `interned_data/interned_data.proto`. All packets are of one sequence, so that a text is
-written once and then called by its number.
+`debug_annotation.proto` and `interned_data/interned_data.proto`. All packets belong to one sequence, so a text is
+written once and then referred to by its number.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""A run as a Perfetto trace: all ranks on one clock, waits as slices of their own, overlaps as they were.
+"""A run as a Perfetto trace: all ranks on one clock, waits as separate slices, overlaps unchanged.
 
-Packets are written as rows are read: memory follows the largest rank, whose ledger is made as a whole, not the run.
+Packets are written as rows are read: memory grows with the largest rank, whose ledger is computed as a whole, and not
+with the run.
 """
 
 from __future__ import annotations

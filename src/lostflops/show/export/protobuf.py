@@ -1,4 +1,4 @@
-"""How values become bytes of protocol buffers: the wire format, and nothing of any message.
+"""Wire format of protocol buffers: values as bytes, without any message type.
 
 https://protobuf.dev/programming-guides/encoding
 """

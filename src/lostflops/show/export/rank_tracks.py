@@ -1,4 +1,4 @@
-"""What stands above the lanes of each rank: its steps, its ledger, its waits and transfers, its memory."""
+"""Tracks above the lanes of each rank: its steps, its ledger, its waits and transfers, its memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ranks as processes of a trace on one clock, and what all that is drawn below them shares."""
+"""Ranks as processes of a trace on one clock, and the state that all their tracks share."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Slices of one lane on as many tracks as they need: on a track of Perfetto one slice holds another or they are apart.
+"""Slices of one lane on as many Perfetto tracks as they need.
 
-Slices that overlap without nesting go to sibling tracks, which Perfetto draws as one: no time is changed.
+On a track, two slices must be nested or disjoint. Slices that overlap without nesting go to sibling tracks, which
+Perfetto draws as one, so no time is changed.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What a page about a run holds: which questions are answered, in which order, and what words mean."""
+"""Content of a page about a run: its questions, their order, and a glossary."""

@@ -1,4 +1,4 @@
-"""What the words on a page mean: lines of the ledger by their own definitions, and the abbreviations of the field."""
+"""Glossary of a page: ledger lines with their own definitions, and abbreviations of the field."""
 
 from typing import Final
 

@@ -1,6 +1,6 @@
-"""What a step would take with some changes, as a position of a knob: predicted, or in words why not.
+"""Step time with some changes, as a position of a knob: the prediction, or the reason why there is none.
 
-Nothing is kept as a prediction here: whoever turns a knob has not decided on anything yet.
+Predictions are not stored here: turning a knob is not yet a decision for a change.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What would a step take if one turned this or that: the run replayed with each change over a range of values.
+"""How long would a step take with other settings? The run is replayed with each change over a range of values.
 
-All start from one replay of the run as it was. A page holds one change at a time; together they are replayed by
-`lostflops serve`, and by `lostflops whatif` with several --change.
+All start from one replay of the unchanged run. A page has one change at a time; `lostflops serve` replays several
+together, and so does `lostflops whatif` with several --change.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""All that can be said of a run, in the order in which a performance engineer reads it.
+"""All answers about a run, in the order in which a performance engineer reads them.
 
-A question that cannot be answered does not take the others with it: the page says why it is missing.
+A question that cannot be answered does not affect the others: the page says why its answer is missing.
 """
 
 from __future__ import annotations

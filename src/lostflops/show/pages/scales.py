@@ -1,4 +1,4 @@
-"""Which values a knob is turned to: in order, with the one that the run has among them."""
+"""Values of a knob, in order, including the value of the run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The flame graph of a page: all lines of the ledger, with no more stacks than an eye can tell apart."""
+"""Flame graph of a page: all lines of the ledger, limited to the stacks that take the most time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figures of a run for experiment trackers: single ones from the report, and some for each step."""
+"""Figures of a run for experiment trackers: single values from the report, and some for each step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The axes of a plot: where a value lies, and which values are written beside it. Knows no output."""
+"""Axes of a plot: positions of values, and labels of ticks. Independent of the output format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Long columns of a page as bytes: cells of heat maps and trees of stacks, little-endian, in as few bytes as they need.
+"""Long columns of a page as bytes: cells of heat maps and trees of stacks, little-endian and compact.
 
 JSON of a million cells would be three times as large, and slow to read.
 """

@@ -1,4 +1,4 @@
-"""Stacks as a tree whose branches are as wide as the time that they stand for, ready to be drawn."""
+"""Stacks as a tree to draw, whose branches are as wide as their time."""
 
 from __future__ import annotations
 

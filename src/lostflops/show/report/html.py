@@ -1,7 +1,7 @@
-"""A page as one HTML file that needs nothing else: the bundle of the web UI, and the data as text that cannot run.
+"""A page as one self-contained HTML file: the bundle of the web UI, and data that cannot be executed.
 
-Names in traces are hostile. Data stands deflated and in base64 in elements that no browser executes; the UI sets text
-as text; the policy allows our script and our style by their hashes, and no request at all.
+Names in traces are hostile. Data is deflated and in base64, in elements that no browser executes; the UI sets text as
+text; the content security policy allows our script and our style by their hashes, and no request at all.
 """
 
 from __future__ import annotations

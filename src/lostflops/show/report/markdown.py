@@ -1,4 +1,4 @@
-"""Renders any Result as Markdown, for pull requests and chat: the verdict, what can be said in tables and lists, notes.
+"""Renders any Result as Markdown, for pull requests and chat: the verdict, tables and lists, notes.
 
 Text from traces is data: it cannot become markup.
 """

@@ -1,7 +1,7 @@
 """Renders any Result as HTML for a notebook: static, without scripts, in the colours of the notebook.
 
 All text goes through `_text`, so that names from traces stay names. Styles are those of the tags and a few constant
-attributes: nothing of a result is part of a style or an address.
+attributes: no part of a result appears in a style or an address.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Small pictures for notebooks as SVG inside the HTML: shares of a whole, heat maps, plots."""
+"""Small pictures for notebooks, as SVG inside the HTML: shares of a whole, heat maps, plots."""
 
 from __future__ import annotations
 

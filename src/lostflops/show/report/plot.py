@@ -1,4 +1,4 @@
-"""A plot made of characters: lines of dots, marks of their own for what was measured."""
+"""Plots as text: lines are made of dots, and measured points have marks."""
 
 from __future__ import annotations
 

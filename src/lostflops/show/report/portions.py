@@ -1,5 +1,4 @@
-"""Portions of a whole as nested bars: each begins where the one before ends, and parts fill the bar of what they are
-parts of."""
+"""Portions of a whole as nested bars: each begins where the last ends, and parts fill the bar of their whole."""
 
 from __future__ import annotations
 

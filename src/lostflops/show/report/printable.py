@@ -1,4 +1,4 @@
-"""Text from elsewhere as a terminal may have it."""
+"""Make untrusted text safe for a terminal."""
 
 
 def printable(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Bytes over time as rows of columns that are higher the more there is."""
+"""Bytes over time as rows of columns: the more bytes, the higher the column."""
 
 from __future__ import annotations
 

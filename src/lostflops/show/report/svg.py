@@ -1,7 +1,7 @@
-"""Stacks of any Result as flame graphs, and its plots: one SVG that needs nothing else, not even JavaScript.
+"""Flame graphs and plots of any Result as one self-contained SVG, without JavaScript.
 
-In a flame graph the outermost frame is on top, widths are time, and what does not fit is in the title that a browser
-shows on hover.
+In a flame graph the outermost frame is on top and widths are time. Text that does not fit is in the title that a
+browser shows on hover.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A plot in an SVG: axes, marks and lines, and a legend beside them.
+"""A plot in an SVG: axes, marks and lines, and a legend.
 
-Colours are Okabe and Ito's, which people with any colour vision tell apart; shapes of marks and dashes of lines differ
-as well, so that a print in grey still reads.
+Colours are Okabe and Ito's, which people with any colour vision can distinguish. Shapes of marks and dashes of lines
+differ too, so a print in grey is still readable.
 """
 
 from __future__ import annotations

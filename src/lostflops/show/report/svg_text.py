@@ -1,4 +1,4 @@
-"""Text in an SVG: whatever it holds, it stays text."""
+"""Text in an SVG, escaped so that it stays text."""
 
 from html import escape
 

@@ -1,4 +1,4 @@
-"""Values as people read them, by their units; what every renderer for people shares."""
+"""Values as people read them, by their units: shared by all renderers for people."""
 
 import re
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Columns of whole numbers as few bytes: seven bits to a byte, the last one of a number below 128."""
+"""Columns of whole numbers as varints: seven bits per byte, and only the last byte of a number is below 128."""
 
 from __future__ import annotations
 

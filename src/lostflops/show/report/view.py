@@ -1,7 +1,7 @@
-"""A page as plain data for the web UI: blocks with their kinds, and long columns as bytes beside the JSON.
+"""A page as plain data for the web UI: blocks with their kinds, and long columns as bytes outside the JSON.
 
-A `Blob` stands in the JSON for bytes that are little-endian numbers of one type. JavaScript's numbers hold 53 bits, so
-times on the calendar are written out as text, and longer integers too. What only programs read is left out.
+An object with `blob` in the JSON refers to bytes, which are little-endian numbers of one type. JavaScript's numbers
+hold 53 bits, so calendar times and longer integers are written as text. Values that only programs read are left out.
 """
 
 from __future__ import annotations

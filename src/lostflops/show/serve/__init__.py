@@ -1,1 +1,1 @@
-"""The same pages over HTTP, on this machine alone: views load by window and zoom, and what-ifs are replayed."""
+"""Pages over HTTP, on this machine only: views load by window and zoom, and what-ifs are replayed."""

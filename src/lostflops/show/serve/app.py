@@ -1,4 +1,4 @@
-"""From a request to an answer: first the guard, then the table of routes, and limits on the way."""
+"""Requests and their answers: first the guard, then the table of routes, then limits on parameters and body."""
 
 from __future__ import annotations
 

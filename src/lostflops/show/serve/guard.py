@@ -1,8 +1,8 @@
-"""Which requests are let in: those of this machine's own page, with the token that was printed once.
+"""Admission of requests: only those of this machine's own page, with the token that was printed once.
 
-The token travels in a header. A cookie would be sent to every server of this machine, since cookies do not know ports,
-and a query would stand in histories and logs; a header that a page must set itself also ends requests that other sites
-forge. Host is checked because a name that an attacker owns may lead to 127.0.0.1.
+The token is sent in a header. A cookie would be sent to every server of this machine, because cookies ignore ports, and
+a query would appear in histories and logs. A header that a page must set itself also prevents requests that other sites
+forge. Host is checked because a name that an attacker owns may resolve to 127.0.0.1.
 """
 
 from __future__ import annotations

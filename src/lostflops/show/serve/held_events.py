@@ -1,7 +1,7 @@
 """Events of ranks kept in memory, so that a window of the timeline is found without reading the run again.
 
-Per lane they are ordered by start, so that a window is a slice of each lane; the longest of a slice are picked without
-sorting it. Ranks that were not asked for lately make room for others.
+Events of a lane are sorted by start, so a window is a slice of each lane; the longest of a slice are picked without
+sorting it. Ranks that were not requested lately make room for others.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a live page is answered from: the run, threads that ask it, and what they found so far."""
+"""State of a live page: the run, the threads that query it, and their answers so far."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SQL of the page: what a query gives, within limits of rows, bytes and memory."""
+"""SQL queries of the page, within limits of rows, bytes and memory."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What a live page may ask, as one table: tests derive from it every request that must be refused.
+"""Requests that a live page may send, as one table: tests derive from it every request that must be refused.
 
-No path has parts that vary. What varies is a parameter that its route names, or a small JSON body.
+Paths have no variable parts. Variable values are parameters that the route names, or a small JSON body.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The run that is served: opened once, and anew when another ingest has replaced it."""
+"""The run that is served: opened once, and again when another ingest has replaced it."""
 
 from __future__ import annotations
 

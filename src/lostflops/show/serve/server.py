@@ -1,4 +1,4 @@
-"""The server: on this machine alone, until it is interrupted."""
+"""The server: on this machine only, until it is interrupted."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Threads that answer questions of a run, each with a connection of its own, and work that ends when it is told to.
+"""Threads that answer questions about a run, each with its own connection. Their work can be stopped.
 
-A query that runs is interrupted, and one that comes after is refused. Python between two queries runs to its end: its
-thread is taken until then, and its answer is dropped.
+A running query is interrupted, and later ones are refused. Python code between two queries runs to its end: its thread
+is busy until then, and its answer is dropped.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Work on ranks spread over processes or machines; what crosses ranks is no business of this package."""
+"""Work on ranks, spread over processes or machines. Work across ranks is not part of this package."""

@@ -1,4 +1,4 @@
-"""Which engine does the work, by its name."""
+"""Choice of the engine that does the work, by its name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may do the work."""
+"""Names of the engines, and the environment variables that choose one."""
 
 from enum import StrEnum
 from typing import Final

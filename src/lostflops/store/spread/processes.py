@@ -1,4 +1,4 @@
-"""Work on several processes of this machine, or in this one where there is one item or one worker."""
+"""Work in several processes of this machine, or in this one if there is one item or one worker."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Work on a Ray cluster: a task for each item, no more of them waiting than the cluster soon takes.
 
-Ray runs what it is sent, whoever sends it, and listens on all addresses of a machine. So a cluster that others can
-reach must ask for a token, as one does that is started here.
+Ray runs whatever it is sent, by any sender, and listens on all addresses of a machine. So a cluster that others can
+reach must require a token, as a cluster that is started here does.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What may be done elsewhere: a name, what goes out and what comes back. Only plain values travel, as JSON."""
+"""Work that can be done elsewhere: its name, input and result. Only plain values are sent, as JSON."""
 
 from __future__ import annotations
 

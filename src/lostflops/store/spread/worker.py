@@ -1,6 +1,6 @@
-"""A worker process: orders in on standard input, answers out on standard output, one JSON text a line.
+"""A worker process: orders on standard input, answers on standard output, one JSON text per line.
 
-Run by `processes`; it ends when its standard input closes, so it never outlives the process that started it.
+`processes` runs it; it ends when its standard input closes, so it never outlives the process that started it.
 """
 
 import os

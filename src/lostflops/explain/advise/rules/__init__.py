@@ -1,4 +1,4 @@
-"""Causes of lost time, one rule per file; a new one is one file and one line here."""
+"""Causes of lost time, one rule per file; a new rule is one file and one line here."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Evaluation on some ranks while the others wait."""
+"""Evaluation runs on some ranks while the others wait."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Matrix sizes are not multiples of what the device computes at once."""
+"""Matrix sizes are not multiples of the 16 bytes that the device loads at once."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What rules read of a run: several of them need each."""
+"""Signs: facts about a run, each of which several rules read."""

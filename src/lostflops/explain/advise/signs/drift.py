@@ -1,5 +1,4 @@
-"""Ranks that get slower during a run while the others do not: by the timings of all steps, else by their compute time
-in the recorded window."""
+"""Ranks that get slower while the others do not: by the timings of all steps, else by recorded compute time."""
 
 from __future__ import annotations
 

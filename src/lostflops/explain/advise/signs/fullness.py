@@ -1,4 +1,4 @@
-"""How full the memory of the fullest rank is, and what is using it, if memory was recorded."""
+"""Memory of the fullest rank: how full it is and what is using it, if memory was recorded."""
 
 from __future__ import annotations
 

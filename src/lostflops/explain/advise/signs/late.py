@@ -1,7 +1,7 @@
 """Ranks that are late, and whether they do more work than others. Each wait has one cause.
 
-A rank that is late while it does the same work is a straggler. One that does more is badly balanced, and so are ranks
-that take turns in being late as their work changes.
+A rank that is late while it does the same work is a straggler. A rank that does more work is badly balanced, and so are
+ranks that take turns in being late as their work changes.
 """
 
 from __future__ import annotations

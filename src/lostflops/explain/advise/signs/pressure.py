@@ -1,4 +1,4 @@
-"""How long ranks wait for a CPU core, and which late ranks that explains."""
+"""Time that ranks wait for a CPU core, and which late ranks that explains."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Share of each cause in the Python time between ops, and the what-if that prices it.
 
-Saving, loading and garbage collection have rules of their own: what is theirs is not the training loop's.
+Saving, loading and garbage collection have their own rules: their time does not count as the training loop's.
 """
 
 from __future__ import annotations

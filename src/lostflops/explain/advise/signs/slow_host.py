@@ -1,7 +1,8 @@
 """A host with slower transfers than the others.
 
-A transfer is compared with others of the same operation, about the same size and as many ranks. A host stands out if
-transfers that involve it are far slower than those that do not; where every transfer involves every host, none can.
+A transfer is compared with others of the same operation, about the same size and as many ranks. A host is slow if
+transfers that involve it are far slower than those that do not; if every transfer involves every host, no host can be
+found.
 """
 
 from __future__ import annotations

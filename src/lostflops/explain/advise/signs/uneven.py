@@ -1,9 +1,9 @@
 """Uneven work, from step to step or permanent: whether ranks compute longer when they have more.
 
-Times alone cannot tell uneven work from noise: ranks that share cores take turns in being slow as well. So the time of
-a rank is laid beside what it did in that step; without a host, the forward passes of microbatches beside their backward
-passes, which are other ops at another time and have only the work in common (as in "Understanding Stragglers in Large
-Model Training Using What-if Analysis", OSDI 2025).
+Times alone cannot distinguish uneven work from noise: ranks that share cores take turns in being slow as well. So the
+time of a rank is compared with its work in that step. Otherwise the forward passes of microbatches are compared with
+their backward passes, which are other ops at another time and have only the work in common (as in "Understanding
+Stragglers in Large Model Training Using What-if Analysis", OSDI 2025).
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""Work of each rank in each step: tokens and samples that the collector counted, FLOPs computed from shapes, and the
-elements that ops read where FLOPs are unknown."""
+"""Work of each rank and step: counted tokens and samples, FLOPs from shapes, or else elements that ops read."""
 
 from __future__ import annotations
 

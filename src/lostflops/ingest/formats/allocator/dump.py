@@ -1,7 +1,7 @@
 """Plain data of a snapshot of PyTorch's caching allocator, as columns.
 
 The fields are those of torch/csrc/cuda/Module.cpp and memory_snapshot.cpp, as `torch.cuda.memory._snapshot` documents
-them; older ones keep a block's frames and size in its `history`. A snapshot does not say whose it is: the rank comes
+them; older snapshots keep a block's frames and size in its `history`. A snapshot does not state its rank, which comes
 from the file's name.
 """
 

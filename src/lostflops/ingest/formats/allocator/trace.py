@@ -1,8 +1,8 @@
-"""Entries of an allocator's history, as allocations and frees with the allocator's totals after each.
+"""An allocator's history as allocations and frees, with the allocator's totals after each.
 
-A snapshot tells what is there at its end, and the history what changed before: totals are counted backwards from the
-end. Entries state what was asked for, so totals here are of bytes asked for, of blocks that are in use or waiting for
-another stream; what rounding adds is known for the blocks of the snapshot alone.
+A snapshot shows what is there at its end, and the history what changed before: totals are counted backwards from the
+end. Entries state requested sizes, so totals here are of requested bytes, of blocks that are in use or waiting for
+another stream; the bytes that rounding adds are known for the blocks of the snapshot alone.
 """
 
 from __future__ import annotations

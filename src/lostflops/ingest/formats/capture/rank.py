@@ -1,4 +1,4 @@
-"""One rank's records become its rows; what was read is handed on in batches, so memory does not follow the file."""
+"""Rows of one rank from its records, written in batches, so that memory does not grow with the file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the collector wrote: one rank's file, or a host's with many ranks."""
+"""Captures of the collector: one rank's file, or a host's file with many ranks."""
 
 from __future__ import annotations
 

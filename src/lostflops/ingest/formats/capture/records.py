@@ -1,4 +1,4 @@
-"""The records of a capture, typed: what a kind must hold to be read, and what it may leave out."""
+"""The records of a capture, typed: the required and the optional fields of each kind."""
 
 from __future__ import annotations
 

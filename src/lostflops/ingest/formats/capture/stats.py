@@ -1,4 +1,4 @@
-"""What a capture lost, and what the collector noted: counted by name, for table `stats`."""
+"""Losses of a capture and notes of the collector, counted by name, for table `stats`."""
 
 from __future__ import annotations
 

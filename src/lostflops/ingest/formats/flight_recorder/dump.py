@@ -1,8 +1,8 @@
-"""Read a dump of c10d's Flight Recorder, pickled or as JSON.
+"""Content of a dump of c10d's Flight Recorder, pickled or as JSON.
 
-The fields are those of torch/csrc/distributed/c10d/FlightRecorder.hpp and FlightRecorderDetail.hpp,
-versions 2.0 to 2.10. A dump does not say whose it is: the rank comes from the file's name. Gloo dumps
-do not list the members of groups either; `join.flight` adds what the rank's trace tells.
+The fields are those of torch/csrc/distributed/c10d/FlightRecorder.hpp and FlightRecorderDetail.hpp, versions 2.0 to
+2.10. A dump of c10d does not state its rank, which comes from the file's name. Gloo dumps do not list the members of
+groups either; `join.flight` adds them from the rank's trace.
 """
 
 import dataclasses

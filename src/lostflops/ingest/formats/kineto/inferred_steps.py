@@ -1,7 +1,7 @@
-"""Steps of a trace that marks none: from marks of a scheduler, calls of the optimizer, or the repetition of kernels.
+"""Steps of a trace that marks none: from a scheduler's marks, calls of the optimizer, or repeated kernels.
 
 Inferred steps are those of the host, as `ProfilerStep` would be, so that events are tied to them by their launch. They
-are counted under a name of their own (`facts.inferred_steps`), and are dropped where ranks disagree (`agreed_steps`).
+are counted under a name of their own (`facts.inferred_steps`), and are dropped if ranks disagree (`agreed_steps`).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Elements of one huge array inside a JSON document, decoded block by block in bounded memory.
 
-A block is cut after the last `}` that is followed by `, {`, and the piece is decoded as an
-array. JSON has no other reading of a text that starts at an element and decodes in full, so a
-cut that decodes is a right cut. Where it does not decode (the pattern stood inside a string
-or a nested array, the array ended, an element is damaged), the structure is scanned instead.
+A block is cut after the last `}` that is followed by `, {`, and the piece is decoded as an array. JSON has no other
+reading of a text that starts at an element and decodes in full, so a cut that decodes is a right cut. If it does not
+decode (the pattern was inside a string or a nested array, the array ended, an element is damaged), the structure is
+scanned instead.
 """
 
 import re

@@ -1,7 +1,7 @@
-"""Decoded Kineto events to rows of a `Recording`, one block at a time.
+"""Conversion of decoded Kineto events to rows of a `Recording`, one block at a time.
 
-Knows the dialects of the format: old and new category names, CUDA, ROCm, MTIA. Does not know
-files, nor how rows relate to each other.
+This module knows the dialects of the format: old and new category names, CUDA, ROCm, MTIA. It does not know files, nor
+how rows relate to each other.
 """
 
 from __future__ import annotations

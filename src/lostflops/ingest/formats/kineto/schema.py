@@ -1,4 +1,4 @@
-"""What a Kineto trace event looks like, in every dialect, and what its category means here."""
+"""Schema of a Kineto trace event, in every dialect, and the meaning of its category here."""
 
 from math import nan
 from typing import Any, Final

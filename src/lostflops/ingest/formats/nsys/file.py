@@ -1,7 +1,7 @@
-"""Tables of an Nsight Systems SQLite export, probed before they are read: what is there, in batches of integers.
+"""Tables of an Nsight Systems SQLite export: probed before they are read, then read in batches of integers.
 
-Nsight Systems makes tables only where something was recorded, and columns differ between its versions. Nothing of the
-file is executed: views, virtual tables and triggers are passed over, and what is no integer reads as null.
+Nsight Systems makes tables only if something was recorded, and columns differ between its versions. Nothing of the file
+is executed: views, virtual tables and triggers are skipped, and a value that is not an integer reads as null.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Which collective a kernel carries out, and its size, from the ranges of PyTorch and NCCL around its launch.
+"""The collective of a kernel and its size, from the ranges of PyTorch and NCCL around its launch.
 
-NCCL makes a range of each of its calls, with the size of the message as payload; exports hold it where they were made
-with `--include-json=true`. Calls between `ncclGroupStart` and `ncclGroupEnd` are launched by the latter: sends and
-receives add up there, and of other calls only a single one can be told.
+NCCL makes a range of each of its calls, with the size of the message as payload; exports have it if they were made with
+`--include-json=true`. Calls between `ncclGroupStart` and `ncclGroupEnd` are launched by the latter: sends and receives
+add up there, and of other calls only a single one can be identified.
 """
 
 from __future__ import annotations

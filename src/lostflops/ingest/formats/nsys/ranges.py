@@ -1,7 +1,7 @@
-"""What a range of NVTX stands for, told by its name: an op of PyTorch, an annotation, a call of a library, a step.
+"""The meaning of an NVTX range by its name: an op of PyTorch, an annotation, a call of a library, a step.
 
 Under `torch.autograd.profiler.emit_nvtx` PyTorch makes a range of every op and every `record_function`, and appends
-numbers to its name. Those are taken off: a name that differs each time would be no name.
+numbers to its name. These are removed, because a name must not differ each time.
 """
 
 from __future__ import annotations

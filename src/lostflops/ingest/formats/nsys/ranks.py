@@ -1,7 +1,7 @@
-"""Who is a rank in an Nsight Systems export, and what the file tells of its host, device and clock.
+"""Ranks of an Nsight Systems export, with their host, device and clock.
 
-A rank is a process on a device. A process that works on several devices is a rank on each, with the same threads; what
-it left on a device beside (under 1% of its time on another, as a stray context does) goes with its busiest one.
+A rank is a process on a device. A process that works on several devices is a rank on each, with the same threads. Its
+work on a device with under 1% of the time of its busiest device, as a stray context has, goes with the busiest.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One rank of an op trace to its rows of the tables."""
+"""Rows of the tables for one rank of an op trace."""
 
 from __future__ import annotations
 

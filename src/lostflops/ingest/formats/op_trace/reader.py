@@ -1,8 +1,9 @@
 """Op traces: one Parquet file with the ops of many ranks, as Megatron's timers see them; no kernels, no host.
 
-Columns as in the artifact of "Understanding Stragglers in Large Model Training Using What-if Analysis" (OSDI 2025).
-Times are seconds from the start of their step. Ranks begin a step as they ended the one before, to 0.2 ms in recorded
-files, so a step is laid as early as no rank's ops of two steps overlap: no time is added that nobody recorded.
+Columns are those of the artifact of "Understanding Stragglers in Large Model Training Using What-if Analysis" (OSDI
+2025). Times are seconds from the start of their step. Ranks begin a step when they ended the previous one, to 0.2 ms in
+recorded files. So a step is placed as early as possible without overlap of two steps on any rank: no time is added that
+was not recorded.
 """
 
 from __future__ import annotations

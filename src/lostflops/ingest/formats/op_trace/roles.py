@@ -1,6 +1,6 @@
-"""What an op of an op trace is: compute or communication, and between which ranks.
+"""Roles of ops in an op trace: compute or communication, and between which ranks.
 
-Decided from what recorded files show: the members of a group end an op together, however late some of them began it.
+The rules follow recorded files: the members of a group end an op together, however late some of them began it.
 
     >>> role("forward-compute").kind, role("grads-reduce-scatter")
     ('kernel', Role(kind='comm', op='reduce_scatter', group='dp', shift=0))

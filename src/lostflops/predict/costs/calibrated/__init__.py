@@ -1,1 +1,1 @@
-"""What a calibration says, for people."""
+"""Reports on a calibration: verdicts, tables and plots."""

@@ -1,6 +1,6 @@
 """How long do collectives take on a group of ranks, and which algorithm wins at which size?
 
-Nothing is measured here: the answers are those of `CollectiveTimes`, with where each comes from and what was stretched.
+Nothing is measured here: the answers are those of `CollectiveTimes`, with their sources and what was extrapolated.
 """
 
 from __future__ import annotations

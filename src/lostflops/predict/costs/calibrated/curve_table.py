@@ -1,4 +1,4 @@
-"""Measured times of each operation and group beside the curve through them."""
+"""Measured times of each operation and group, with the curve fitted to them."""
 
 from __future__ import annotations
 

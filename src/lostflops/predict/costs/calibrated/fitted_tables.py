@@ -1,4 +1,4 @@
-"""Tables and plots of what was measured, fitted and missed."""
+"""Tables and plots of measured times, fitted curves and their errors."""
 
 from __future__ import annotations
 

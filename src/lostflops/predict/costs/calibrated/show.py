@@ -1,7 +1,7 @@
-"""What does communication cost on this cluster, how sure is that, and where is the fit wrong?
+"""What does communication cost on this cluster, how certain is that, and where is the fit wrong?
 
-A calibration in, a result out: constants by operation and group, errors by size, measured and predicted times as plots,
-the roofline of the device; with another calibration, where the two agree.
+The result has constants by operation and group, errors by size, plots of measured and predicted times, and the roofline
+of the device. With another calibration, it also shows where the two agree.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The part of a rank with a device."""
+"""Graph part of a rank with a device."""

@@ -1,7 +1,7 @@
-"""What a rank's host did, as tasks of a lane: calls of the runtime, ops that call no other, and what is between.
+"""Host activity of a rank, as tasks of lanes: runtime calls, ops that call no other, and the time between them.
 
-The training thread and that of autograd take turns, so that they are one lane. A thread that launches work beside them
-has a lane of its own.
+The training thread and the autograd thread take turns, so they are one lane. A thread that launches work at the same
+time has its own lane.
 """
 
 from __future__ import annotations

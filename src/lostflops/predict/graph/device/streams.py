@@ -1,8 +1,8 @@
-"""What runs on a device's streams, in their order: what a kernel waits for between its launch and its start.
+"""Work on a device's streams, in order, and what a kernel waits for between its launch and its start.
 
-A kernel starts when its launch has arrived, its stream is free, and what else its stream waits for is done. Each is
-read off the recording only where it was that one which held the kernel back, and never for longer than hardware needs
-for it: whatever held it longer is another task.
+A kernel starts when its launch has arrived, its stream is free, and everything else that its stream waits for is done.
+The recording gives the time of each cause only where that cause held the kernel back, and at most as long as hardware
+needs for it: a longer delay is another task.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Calls that return when the device is done: what each waited for, and what of it was its own cost.
+"""Calls that return when the device is done: what each waited for, and its own cost.
 
-A call waits for what was launched before it. Which stream it waited for is told by whose end it returned at. A copy
+A call waits for work that was launched before it. It waited for the stream whose work ended when it returned. A copy
 through pageable memory waits for itself: one from the device for its end, one to the device for its start, since the
 host fills the buffer that it is copied from. A launch into a full queue waits for room in it.
 """

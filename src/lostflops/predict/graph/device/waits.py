@@ -1,9 +1,9 @@
-"""Which stream waited for which: traces do not tell what an event was recorded behind, so that it is inferred.
+"""Waits between streams, inferred because traces do not contain the work that an event was recorded after.
 
-Where a queued kernel started right after something ended on another stream, it had waited for that. Where nobody can
-see a wait because it was over before, it is known from how PyTorch works: a collective waits for what was launched
-before it on the stream of its caller; `cudaStreamWaitEvent` before the launch of a kernel makes it wait for the
-collectives and copies launched before; and after a backward pass the caller's stream waits for all others.
+If a queued kernel started right after something ended on another stream, it waited for that. A wait that was over
+before is not visible, but follows from how PyTorch works: a collective waits for what its caller launched before it,
+and `cudaStreamWaitEvent` before the launch of a kernel makes it wait for the collectives and copies launched before. In
+a trace without such calls, the first work after a backward pass waits for all other streams.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The part of a rank of which only ops or passes were recorded."""
+"""Graph part of a rank for which only ops or passes were recorded."""

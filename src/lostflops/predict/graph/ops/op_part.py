@@ -1,9 +1,10 @@
-"""One rank's part of a graph from ops without a host: what a stage computes, and what it sends and receives.
+"""One rank's part of a graph from ops without a host: what a stage computes, sends and receives.
 
-Ops stand on lanes as "Understanding Stragglers in Large Model Training Using What-if Analysis" (OSDI 2025) lays them:
-compute with what else stops it, collectives of parameters and gradients, and one lane for each direction of transfers.
-A pass waits for what it received. Anything else waits for what its rank had computed when it was issued. What an op
-started later than all that it waited for is its launch delay, and stays.
+Ops are on the lanes of "Understanding Stragglers in Large Model Training Using What-if Analysis" (OSDI 2025): compute
+with everything else that stops it, collectives of parameters and gradients, and one lane for each direction of
+transfers. A pass waits for what it received. Communication waits for what its rank had computed when it was issued.
+Compute and transfers also wait for the last collective that had ended. The time by which an op started later than
+everything it waited for is its launch delay, and stays.
 """
 
 from __future__ import annotations

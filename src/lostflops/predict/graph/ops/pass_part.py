@@ -1,8 +1,8 @@
-"""One rank's part of a graph from passes alone: a stage waits for its neighbours, and nobody recorded the transfers.
+"""One rank's part of a graph from passes alone: stages wait for their neighbours, and transfers were not recorded.
 
-All stages begin an iteration together, and a pass begins when the one before it on its stage has ended and the one it
+All stages begin an iteration together. A pass begins when the pass before it on its stage has ended, and the pass it
 needs on another stage: on the stage before for a forward pass, on the stage after for a backward pass, and from the
-last stage to the first where ranks hold several chunks. What lies between is the transfer, and all that is known of it.
+last stage to the first if ranks hold several chunks. The time between is the transfer; nothing else is known about it.
 """
 
 from __future__ import annotations

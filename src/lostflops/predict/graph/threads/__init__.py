@@ -1,1 +1,1 @@
-"""The part of a rank without a device: its threads."""
+"""Graph part of a rank without a device: its threads."""

@@ -1,8 +1,7 @@
-"""The collectives of a rank without a device, as threads of its host ran them: what each was, on which lane it stands,
-and where the training thread asked for it.
+"""Collectives of a rank without a device, as host threads ran them: their lanes, and the ops that asked for them.
 
-Collectives wait in a queue for a worker of their group, so each worker is a lane. Sends and receives run at once, but
-for those between the same two ranks, which stay in order: each direction and peer is a lane.
+Collectives wait in a queue for a worker of their group, so each worker is a lane. Sends and receives run at once,
+except that those between the same two ranks stay in order: each direction and peer is a lane.
 """
 
 from __future__ import annotations

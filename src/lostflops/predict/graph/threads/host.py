@@ -1,5 +1,8 @@
-"""The training thread of a rank without a device as stretches, each one thing: an op that computes, loading, other ops,
-or Python between them. They tile its time but for waits, which have none of their own."""
+"""The training thread of a rank without a device, as stretches with a single activity each.
+
+Activities are ops that compute, loading, compiling, other ops, and Python between them. Stretches cover the thread's
+time without gaps, except for waits, which have no time of their own.
+"""
 
 from __future__ import annotations
 

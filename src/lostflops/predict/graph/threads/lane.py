@@ -1,4 +1,4 @@
-"""The lane of the training thread: its stretches, the edges of its steps, and where it waits, in order."""
+"""The lane of the training thread: its stretches, the edges of its steps, and its waits, in order."""
 
 from __future__ import annotations
 

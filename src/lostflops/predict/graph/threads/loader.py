@@ -1,9 +1,9 @@
-"""Batches that workers of a loader make beside the training thread.
+"""Batches that loader workers make in parallel with the training thread.
 
-Only the training thread's waits for batches are recorded. Where it waited, the batch came when the wait ended, and the
-time between those that came so is what all workers together need for the batches since. Where it did not wait, the
-batch was there before: it took no longer than others do, and no longer than keeps the wait at nothing. Where it waited
-less than twice, nothing tells how fast workers are, and none are put into the graph.
+Only the training thread's waits for batches are recorded. If it waited, the batch was ready when the wait ended, and
+the time between such batches is what all workers together need for the batches since. If it did not wait, the batch was
+ready before: it took no longer than others, and no longer than keeps the wait at zero. With fewer than two waits, or
+waits below a tenth of the time, the speed of workers is unknown, and the graph has no workers.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Meetings of threads that run collectives on hosts: both ends of sends, and what each member took beyond the transfer.
+"""Meetings of threads that run collectives on hosts: both ends of sends, and each member's time after the transfer.
 
-A common clock tells what no single rank can: when the first member left, and by how much the others stayed longer.
-Where clocks of members are not tied to each other, what the last to arrive took is all that is known.
+A common clock shows what no single rank can: when the first member left, and how much longer the others stayed. If the
+clocks of members are not tied to each other, only the duration of the last to arrive is known.
 """
 
 from __future__ import annotations

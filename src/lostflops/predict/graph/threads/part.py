@@ -1,7 +1,7 @@
-"""The part of a rank without a device: its training thread, which computes, and the threads that run its collectives.
+"""Graph part of a rank without a device: its training thread, which computes, and the threads that run collectives.
 
-The training thread is one lane of stretches that tile its time. A collective starts when the thread asks for it and its
-worker is free; a wait has no time of its own, but ends with the collectives it is for. Edges of steps are marks.
+The training thread is one lane of stretches that cover its time. A collective starts when the thread asks for it and
+its worker is free; a wait has no time of its own, but ends with the collectives it is for. Edges of steps are marks.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Where the training thread of a rank without a device waits for collectives.
+"""Waits of the training thread for collectives, on a rank without a device.
 
-A stretch in which communication runs and the thread neither computes nor loads is waiting, up to the last collective
-that ends in it; where none ends in it, the thread did something that nobody recorded. A reduction of gradients that
-happens to end in a short pause between two ops was not waited for there.
+A stretch in which communication runs and the thread neither computes nor loads is a wait, up to the last collective
+that ends in it; if none ends in it, the thread did something that was not recorded. A gradient reduction that happens
+to end in a short pause between two ops was not waited for there.
 
-What was not waited for is due where it was used at the latest: a reduction of gradients where its group is waited for
-next, or at the end of its step; anything else where it ended, since what comes next may need it.
+A collective without a wait is due where it was used at the latest: a gradient reduction where its group is waited for
+next, or at the end of its step; any other where it ended, since what comes next may need it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What if gradients were accumulated over several microbatches before being reduced?
 
 The forward and backward pass of every step, and the loading of its data, are repeated before the recorded ones. The
-reductions of gradients are not repeated. Repeated collectives of other groups are collectives of their own.
+reductions of gradients are not repeated. Other collectives are repeated as separate collectives.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from lostflops.predict.whatif.memory_edits.gradient_lifetimes import accumulate_
 
 if TYPE_CHECKING:
     from lostflops.account.memory.blocks import RankMemory
-    from lostflops.predict.graph.tasks import TaskGraph
 
 
 _INTERLEAVED: Final = (

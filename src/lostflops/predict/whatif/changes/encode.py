@@ -1,10 +1,10 @@
 """What if activations were stored in a more compact form until backward reads them?
 
-After Gist (Jain et al., Gist: Efficient Data Encoding for Deep Neural Network Training, ISCA 2018): what only the
-backward pass of a ReLU reads becomes one bit per number (Binarize); what the next product reads too, and is at least
-half zeros, becomes values with narrow indices (Sparse Storage and Dense Compute); the rest is kept in fewer bits
-(Delayed Precision Reduction). A tensor is whole until the next op of the forward pass is done, and again while the
-backward pass reads it.
+After Gist (Jain et al., Gist: Efficient Data Encoding for Deep Neural Network Training, ISCA 2018): with `relu_mask`, a
+ReLU output that only its own backward pass reads becomes one bit per number (Binarize); with `sparse`, one that the
+next product reads too becomes values with narrow indices, assuming half zeros (Sparse Storage and Dense Compute); with
+`bf16` or `fp8`, activations are kept in fewer bits (Delayed Precision Reduction). A tensor is whole until the next op
+of the forward pass is done, and again while the backward pass reads it.
 """
 
 from __future__ import annotations

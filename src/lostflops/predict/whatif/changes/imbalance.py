@@ -1,7 +1,8 @@
 """What if every op took the same time on all ranks?
 
 As in "Understanding Stragglers in Large Model Training Using What-if Analysis" (OSDI 2025): ops of one type take their
-mean, and communication of one type takes the median of its transfers, over all ranks, microbatches and steps.
+mean, and communication of one type takes the median of its transfers, over all ranks, microbatches and steps. If a host
+was recorded, the mean is over kernels of one name at the same place in the step.
 """
 
 from __future__ import annotations

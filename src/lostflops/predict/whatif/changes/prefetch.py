@@ -1,15 +1,15 @@
 """What if sharded parameters were gathered earlier?
 
-The host enqueues the all-gather of a unit when it reaches the unit K places before it.
+With `prefetch=K`, the host enqueues the all-gather of a unit when it reaches the unit K places before it.
 
-The all-gathers that a host enqueues before the first kernel of a pass show how far ahead it gathers; each later one
-starts a new unit.
+The all-gathers that a host enqueues before the first kernel of a pass show how far ahead the run gathers; each later
+one starts a new unit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,10 +23,6 @@ from lostflops.predict.whatif.graph_edits.checked_replay import replay_or_refuse
 from lostflops.predict.whatif.graph_edits.ready import Inputs
 from lostflops.predict.whatif.graph_edits.reductions import members, select_collectives
 from lostflops.predict.whatif.graph_edits.values import count
-
-if TYPE_CHECKING:
-    from lostflops.predict.graph.tasks import TaskGraph
-
 
 _UNORDERED: Final = "other work runs between the all-gathers and their units, so they cannot be moved"
 

@@ -1,7 +1,8 @@
 """What if ranks did not wait for each other's gradients in every step?
 
-Stale synchronous parallel: a rank starts step k as soon as every other rank has finished step k - 1 - S; with
-unbounded, it never waits. Each rank still pays for its own transfers: the time of the collective without waits.
+Stale synchronous parallel: with `staleness=S`, a rank starts step k as soon as every other rank has finished step k - 1
+- S; with `unbounded`, it never waits. Each rank still pays for its own transfers: the time of the collective without
+waits.
 
 A few recorded steps start together and do not show how far ranks drift apart, so the cost of a bound is also computed
 for a long job.
@@ -27,8 +28,6 @@ from lostflops.predict.whatif.graph_edits.selecting import POINT_TO_POINT
 from lostflops.predict.whatif.graph_edits.values import count
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
     from lostflops.predict.graph.tasks import Flags, Index, TaskGraph
 
 

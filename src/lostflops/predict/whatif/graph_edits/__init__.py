@@ -1,1 +1,1 @@
-"""What several changes do to a graph, and how they find their way in it."""
+"""Graph edits that several changes share, and the selection of tasks for them."""

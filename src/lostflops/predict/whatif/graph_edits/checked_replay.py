@@ -1,4 +1,4 @@
-"""Replay a changed graph while the change can still say why it cannot run."""
+"""Replay of a changed graph that refuses the change, with its reason, if the graph cannot run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which ranks do the same work, and how long each needs when it waits for nobody."""
+"""Ranks that do the same work, and the time that each needs without waiting for others."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Long launch delays of ops that were recorded without a host: what of them is waiting for others.
+"""Long launch delays of ops that were recorded without a host, removed if they are waits for other ranks.
 
-An op that starts much later than all that it is known to wait for was launched late, or waited for somebody whom no
-record names, such as the slowest of its data-parallel group in an average of losses. Steps that take as long without
-these delays say that it was waiting; kept, such a delay would hold a rank up for somebody who is not late any more.
+An op that starts much later than everything it is known to wait for was launched late, or waited for a rank that no
+record names, such as the slowest of its data-parallel group in an average of losses. If steps take about as long
+without these delays, they were waits; if kept, such a delay would hold a rank back for another that is no longer late.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A traced pipeline reduced to its passes, so that they can be laid anew: what each rank's device does before the first
-pass of a step, each pass from its first kernel to its last, and what comes after.
+"""A traced pipeline reduced to its passes, so that they can be rearranged.
 
-A pass is a stretch of kernels, in the order of their launches, that are all forward or all backward and have no
-transfer between stages among them. Times are those of the replay.
+Each rank has its passes from first to last kernel, and what its device does after them in a step; the first stage also
+has what its device does before them. A pass is a stretch of kernels, in the order of their launches, that are all
+forward or all backward and have no transfer between stages among them. Times are those of the replay.
 """
 
 from __future__ import annotations

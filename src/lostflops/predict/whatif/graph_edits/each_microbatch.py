@@ -1,7 +1,7 @@
-"""Reductions that every microbatch of a step makes, and a step in which only the last one does.
+"""Reductions that every microbatch of a step makes, although only the last one has to.
 
-Passes are told apart by the host: a backward pass ends where a forward pass of some length begins. Where every backward
-pass of a step reduces the same sizes in the same order, gradients of one model are reduced again and again.
+The host shows where passes begin: a backward pass ends where a forward pass of some length begins. If every backward
+pass of a step reduces the same sizes in the same order, the gradients of one model are reduced repeatedly.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Work made even: between ranks that do the same, and between the stages of a pipeline."""
+"""Evenly distributed work: between ranks that do the same, and between the stages of a pipeline."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Collectives that a job had, and has no more."""
+"""Removal of collectives from a graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What kernels would take at other rates: products of matrices by the peak, all others by what they move."""
+"""Kernel times at other rates: matmuls are bound by compute, all other kernels by memory."""
 
 from __future__ import annotations
 

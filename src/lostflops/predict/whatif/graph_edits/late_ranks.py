@@ -1,4 +1,4 @@
-"""Ranks made like others: task by task where both do the same, and in sum between two collectives where they do not."""
+"""Late ranks capped at their peers: task by task if they do the same, else in sum between two collectives."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Gradients that the program reduces itself, behind the backward pass, reduced in buckets while the pass goes on.
+"""Gradients that the program reduces itself after the backward pass, reduced in buckets during the pass instead.
 
-They are all-reduces that are asked for outside of a backward pass, and as many bytes as the model has parameters; where
-these are not known, a megabyte or more in each step.
+These are all-reduces that are enqueued after the backward pass, with as many bytes as the model has parameters; if
+these are unknown, with 1 MiB or more in each step.
 """
 
 from __future__ import annotations

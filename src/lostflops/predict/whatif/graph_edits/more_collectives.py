@@ -1,4 +1,4 @@
-"""Collectives that a job did not have, put between those that it had."""
+"""Insertion of new collectives between those of a graph."""
 
 from __future__ import annotations
 

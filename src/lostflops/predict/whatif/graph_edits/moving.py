@@ -1,4 +1,4 @@
-"""How fast bytes are read and written where a change adds passes over memory."""
+"""Memory bandwidth for changes that add passes over memory."""
 
 from __future__ import annotations
 

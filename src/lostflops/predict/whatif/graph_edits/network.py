@@ -1,4 +1,4 @@
-"""Transfers on another network: the part that goes with bytes, and the part that does not, each multiplied."""
+"""Transfers on another network: the part that depends on bytes and the latency, each multiplied by a factor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""In which order a stage runs the passes of its microbatches: 1F1B, GPipe, and Megatron's interleaved 1F1B."""
+"""Order of the microbatch passes on a pipeline stage: 1F1B, GPipe, and Megatron's interleaved 1F1B."""
 
 from __future__ import annotations
 

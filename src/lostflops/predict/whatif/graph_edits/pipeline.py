@@ -1,4 +1,4 @@
-"""The passes of a pipeline as a graph holds them: who runs which, in which order, and how long each takes."""
+"""The passes of a pipeline in a graph: which rank runs which, in which order, and how long each takes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pipeline laid anew: the same passes in another order, or cut into other microbatches and chunks.
+"""A rearranged pipeline: the same passes in another order, or cut into other microbatches and chunks.
 
 Passes and their transfers are taken out of the graph and put in again. What a step does before its first pass and after
 its last one stays, and so does what waits for it.

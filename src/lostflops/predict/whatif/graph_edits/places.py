@@ -1,4 +1,4 @@
-"""Where tasks come to stand when the passes of a pipeline are laid anew."""
+"""New places of tasks when the passes of a pipeline are rearranged."""
 
 from __future__ import annotations
 

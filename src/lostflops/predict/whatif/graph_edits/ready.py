@@ -1,7 +1,7 @@
-"""When gradients are ready: tasks between those that recorded reductions waited for.
+"""Tasks after which gradients are ready, interpolated between those that recorded reductions waited for.
 
-Gradients are ready in the order of their bytes in the round: so many bytes of the way from one recorded bucket to the
-next are so much of the time of the lane between the two tasks that were waited for.
+Gradients become ready in the order of their bytes in the round: a part of the bytes from one recorded bucket to the
+next takes the same part of the lane's time between the two tasks that these buckets waited for.
 """
 
 from __future__ import annotations

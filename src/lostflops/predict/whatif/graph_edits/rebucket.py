@@ -1,7 +1,7 @@
-"""Gradients in other buckets: the reductions of a step cut at other sizes, each when its last gradient is ready.
+"""Gradients in other buckets: reductions of a step cut at other sizes, each when its last gradient is ready.
 
-DDP fills buckets in the order in which gradients become ready, and closes one when it holds its size or more. Where the
-parameters are known, buckets are cut between them; elsewhere anywhere.
+DDP fills buckets in the order in which gradients become ready, and closes one when it holds its size or more. If the
+parameters are known, buckets are cut between them; else anywhere.
 """
 
 from __future__ import annotations

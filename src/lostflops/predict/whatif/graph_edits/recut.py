@@ -1,8 +1,8 @@
-"""Reductions of a round replaced by others that end at other bytes of its gradients.
+"""Reductions of a round, replaced by others that end at other bytes of its gradients.
 
-A new one waits for what recorded ones waited for, on each lane at the place where its last gradient is ready; whoever
-waited for a recorded one waits for all new ones that hold some of its bytes. Enqueuing costs the host what it did, for
-each reduction.
+A new reduction waits for what recorded ones waited for, on each lane at the place where its last gradient is ready. A
+task that waited for a recorded reduction waits for all new ones that hold some of its bytes. Enqueuing a reduction
+costs the host as much time as recorded.
 """
 
 from __future__ import annotations

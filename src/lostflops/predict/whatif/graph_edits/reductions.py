@@ -1,8 +1,8 @@
-"""Which collectives reduce gradients, and what their members wait for.
+"""Selection of the collectives that reduce gradients.
 
 A graph does not say what a collective is for. Gradients are reduced in the backward pass, by an all-reduce or a
-reduce-scatter. So are activations in tensor parallel groups, but these reduce about as much in the forward pass. A
-metric, a norm or the statistics of a batch are reduced in the forward pass too, and are small beside the gradients.
+reduce-scatter. So are activations in tensor parallel groups, but these reduce about as much in the forward pass.
+Metrics, norms and batch statistics are reduced in the forward pass too, and are small compared with gradients.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which tasks of a graph a change is about."""
+"""Selection of the tasks that a change affects."""
 
 from __future__ import annotations
 

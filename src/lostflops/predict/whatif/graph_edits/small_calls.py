@@ -1,7 +1,7 @@
 """Small collectives whose result the host waits for at once: averages of metrics, flags, barriers.
 
-They move hardly any bytes, and the host computes nothing between asking and having the result. What the model itself
-needs is not among them, however small: gradients, shards of parameters, updated parameters of a sharded optimizer,
+They move hardly any bytes, and the host computes nothing between the call and the result. Collectives that the model
+needs are not among them, however small: gradients, shards of parameters, updated parameters of a sharded optimizer,
 tokens of experts, activations of tensor parallel layers, statistics of batches.
 """
 

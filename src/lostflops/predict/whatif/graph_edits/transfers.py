@@ -1,8 +1,9 @@
-"""What a run's transfers would take at another size, in another group or by another operation.
+"""Times of a run's transfers at another size, in another group or by another operation.
 
-Of two answers of one source the ratio is taken, and the level is the run's own. The source is what `Facts.times` tells,
-and where that knows nothing, the curve through the transfers of the graph itself. Where all of these are of about one
-size, latency cannot be told from bandwidth: then time goes with bytes, and the interval holds the rest.
+Changes use the ratio of two answers from one source, so that the level is the run's own. The source is `Facts.times`,
+or the curve through the transfers of the graph itself if that has no answer. If all of these are of about one size,
+latency cannot be separated from bandwidth: small ones then count mostly as latency, others as bandwidth, and the
+interval includes the rest.
 """
 
 from __future__ import annotations

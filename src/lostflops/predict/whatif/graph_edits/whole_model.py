@@ -1,5 +1,7 @@
-"""Collectives by which a program moves its whole model by hand in each step, other than by reducing gradients behind
-the backward pass: weights that are averaged between steps, gradients of which every rank gathers all."""
+"""Collectives that move the whole model by hand in each step, except gradient reductions after the backward pass.
+
+These average weights between steps, or gather all gradients on every rank.
+"""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What changes do to the blocks of a rank's memory: the edits that several of them share."""
+"""Edits of the blocks in a rank's memory that several changes share."""

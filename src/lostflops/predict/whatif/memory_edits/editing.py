@@ -1,7 +1,7 @@
-"""How a change makes another memory of one: blocks of other sizes, fewer, more, or with other lives.
+"""Edits of a rank's memory: blocks of other sizes, fewer, more, or with other lifetimes.
 
-Totals are what they were, and what blocks now hold more or less at each event. What the allocator would have reserved
-is not told.
+The new total at each event is the recorded one plus the difference in the bytes of blocks. The memory that the
+allocator would reserve is not predicted.
 """
 
 from __future__ import annotations

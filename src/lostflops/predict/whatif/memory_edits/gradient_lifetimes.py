@@ -1,4 +1,4 @@
-"""What gradients hold where they last longer: over several microbatches, or from step to step."""
+"""Memory of gradients that live longer: over several microbatches, or from step to step."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""What a rank holds where parameters are sharded and units gathered, as `fully_shard` does it (torch 2.13).
+"""Memory of a rank with sharded parameters and gathered units, as `fully_shard` does it (torch 2.13).
 
 A unit is gathered into one flat buffer and copied out into whole parameters. In forward the buffer stays until the next
 unit is copied out, the parameters until the unit is done; in backward the next unit's buffer is filled while one
 computes. Whole gradients of a unit stay until its backward is done, and are then copied into a buffer that is reduced
-and scattered, which stays until the next unit's. What belongs to no unit is the root's: gathered from the first pass to
-the end of the last (torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py, _fsdp_collectives.py).
+and scattered, which stays until the next unit's. Parameters of no unit belong to the root, which is gathered from the
+first pass to the end of the last (torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py, _fsdp_collectives.py).
 """
 
 from __future__ import annotations

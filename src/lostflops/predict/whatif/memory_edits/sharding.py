@@ -1,4 +1,4 @@
-"""How many bytes of parameters, and of what goes with them, one of several ranks holds."""
+"""Bytes of parameters and optimizer states that one of several ranks holds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changes that leave memory as it is, and say so: other than those of which nobody knows."""
+"""Changes that are known to leave memory as it is, unlike changes with an unknown effect."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""When each module of a rank ran forward and backward, and how far its forward would be run again.
+"""Calls of a rank's modules: when each ran forward and backward, and how far its forward would be run again.
 
 A checkpoint without re-entry stops recomputing as soon as everything that the backward pass needs exists. What an op
-saves of its inputs exists before it runs, so if a module ends with a linear layer, that layer does not run again. Which
-ops save what is in PyTorch's derivatives.yaml.
+saves of its inputs exists before it runs, so if a module ends with a linear layer, that layer does not run again.
+PyTorch's derivatives.yaml says which ops save what.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """The cheapest modules to run again so that memory stays below a peak, and all choices that are worth it.
 
-A choice takes a module or goes on inside it, in the order in which modules ran; ways that got to the same module are
-compared. One that took longer and leaves no less at any point that is still open is dropped: what follows moves both
-alike, so no best choice is lost. Points at which all ways did the same so far are one number, and how far a way is
-below what is low enough whatever follows does not count. In a chain of layers
-backward undoes what forward did in reverse, all open points are such, and ways are few; elsewhere they may become too
-many, and then only the cheapest of similar ones go on: `exact` says so.
+Modules are visited in the order in which they ran; a way (a partial choice) takes a module or goes on inside it, and
+ways that reached the same module are compared. A way that costs more and is no lower at any point that is still open is
+dropped: what follows changes both alike, so no best choice is lost. Points that all modules so far changed alike count
+as one, and a way does not gain by being lower than is enough, whatever follows. In a chain of layers, backward undoes
+what forward did in reverse, all open points are alike, and ways are few. Elsewhere they may become too many; then only
+ways evenly spread over the order of cost go on, and `exact` is false.
 """
 
 from __future__ import annotations

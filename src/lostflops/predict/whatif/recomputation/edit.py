@@ -1,4 +1,4 @@
-"""A memory in which the forward of some modules is run again: its blocks as the ledger would find them."""
+"""Memory in which the forward of some modules is run again, with its blocks as the ledger would find them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What calls of a module leave in memory until their backward pass, and what would stay all the same."""
+"""Blocks that calls of a module keep until their backward pass, and those that recomputation would not free."""
 
 from __future__ import annotations
 

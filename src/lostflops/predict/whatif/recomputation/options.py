@@ -1,7 +1,7 @@
-"""What each module, if its forward is run again, does to memory at every point where that matters, and what it takes.
+"""Time of running each module's forward again, and its effect on memory at every point where that matters.
 
-What choices do adds up: at a point, the total is what was recorded plus what each chosen module moves there. Between
-two edges at which any module begins or ends to move anything, only the largest recorded total counts.
+Effects of choices add up: the total at a point is the recorded one plus the change by each chosen module. Between two
+points at which the effect of any module begins or ends, only the largest recorded total counts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""From a run to the modules that could be run again."""
+"""Modules that could be run again, read from a run."""
 
 from __future__ import annotations
 

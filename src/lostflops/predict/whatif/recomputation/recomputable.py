@@ -1,4 +1,4 @@
-"""The modules of a run that could be run again: of the rank whose memory has the highest peak."""
+"""The modules of a run that could be run again, on the rank whose memory has the highest peak."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Experiment trackers: each module logs the summary of a run where people already look.
+"""Experiment trackers: each module logs the summary of a run to one tracker.
 
-They get a `Summary`, and know nothing of runs. Each package is optional, and imported when it is asked for.
+They get a `Summary` and do not read runs. The package of each tracker is optional, and imported on use.
 """
 
 from collections.abc import Callable, Mapping

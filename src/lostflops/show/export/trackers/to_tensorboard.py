@@ -1,4 +1,4 @@
-"""Write a summary as TensorBoard events. TensorBoard shows no HTML: the report is copied beside the events."""
+"""Write a summary as TensorBoard events. TensorBoard shows no HTML, so the report is copied next to the events."""
 
 import shutil
 import time

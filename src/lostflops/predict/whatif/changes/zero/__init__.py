@@ -1,4 +1,4 @@
-"""`zero=`: the change, where parameters are gathered, and what the fullest rank holds."""
+"""The change `zero`, with the places where parameters are gathered and the memory of the fullest rank."""
 
 from lostflops.predict.whatif.changes.zero.change import CHANGE
 

@@ -1,9 +1,9 @@
 """What if optimizer states, gradients or parameters were sharded over data-parallel ranks?
 
-1: gradients are all-reduced as before, each rank updates its part of the parameters, and the parts are gathered after
-the step; on gloo, ranks broadcast their parts one after the other, as ZeroRedundancyOptimizer does. 2: gradients are
-reduce-scattered instead. 3: parameters are gathered before each unit's forward and backward pass, and gradients are
-reduce-scattered: 1.5 times the bytes.
+With `zero=1`, gradients are all-reduced as before, each rank updates its part of the parameters, and the parts are
+gathered after the step; on gloo, ranks broadcast their parts one after the other, as ZeroRedundancyOptimizer does. With
+`zero=2`, gradients are reduce-scattered instead. With `zero=3`, parameters are gathered before each unit's forward and
+backward pass, and gradients are reduce-scattered: 1.5 times the bytes.
 """
 
 from __future__ import annotations

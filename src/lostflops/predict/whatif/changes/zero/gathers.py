@@ -1,7 +1,7 @@
-"""Where a rank that shards its parameters would gather them: units are the buckets in which gradients were reduced.
+"""Places where a rank with sharded parameters would gather them; units are the recorded gradient buckets.
 
-A unit is gathered while the one before it computes, and not earlier than the one before that has ended: two are held at
-once. Forward units go in the reverse order of buckets, and take so much of the pass as they have bytes.
+A unit is gathered while the previous one computes, and not before the one before that has ended: two are held at once.
+Forward units are in the reverse order of buckets, and their share of the pass is their share of the bytes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What a rank holds where ZeroRedundancyOptimizer deals whole parameters out, each to one rank that updates it.
+"""Memory of a rank with ZeroRedundancyOptimizer, which gives each whole parameter to one rank that updates it.
 
-Updates op by op allocate for one parameter at a time; what the last op returns stays until the next parameter's is
-there (`denom` in torch/optim/adam.py, `_single_tensor_adam`). A rank's parameters come largest first, so that two large
-ones stand side by side where the model has a bias between.
+Updates op by op allocate for one parameter at a time; the result of the last op stays until the next parameter's exists
+(`denom` in torch/optim/adam.py, `_single_tensor_adam`). A rank's parameters come largest first, so two large ones
+follow each other where the model has a bias between them.
 """
 
 from __future__ import annotations
