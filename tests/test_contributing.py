@@ -30,7 +30,7 @@ WALKS = {
     "an analysis in ten minutes": ({"python": 3, "diff": 11, "sh": 3}, "cli.md", "lostflops syncs"),
     "a what-if change": ({"python": 2, "diff": 3, "sh": 1}, "changes.md", "copies=0.5x"),
     "a rule": ({"python": 2, "diff": 4, "sh": 1}, "rules.md", "\n## `zeroing`\n"),
-    "a trace format": ({"python": 2, "diff": 3, "sh": 1}, "", ""),
+    "a trace format": ({"python": 2, "diff": 4, "sh": 1}, "", ""),
 }
 """How many blocks each has, and what it puts on which page of the reference."""
 

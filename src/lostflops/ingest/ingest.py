@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from dataclasses import replace as replace_claim
 from pathlib import Path
 
 import duckdb
@@ -25,7 +24,7 @@ from lostflops.ingest.find.captures import (
 )
 from lostflops.ingest.find.jobs import refuse_several_jobs
 from lostflops.ingest.find.sources import OLDER_WINDOW, Owners, find_sources, place, refuse_conflict, settle_ranks
-from lostflops.ingest.find.trace_file import TraceFile
+from lostflops.ingest.find.trace_file import TraceFile, state_of
 from lostflops.ingest.formats.capture import reader as capture
 from lostflops.ingest.formats.kineto import reader as kineto
 from lostflops.ingest.join.agreed_steps import drop_disagreed_steps
@@ -201,8 +200,10 @@ def _is_there(path: Place) -> bool:
 
 
 def _found_again(path: Place, source: Source) -> TraceFile:
+    claim = RankClaim(source.rank, source.rank_source)
+    known = TraceFile(address=str(path), format=source.format, claim=claim)
     listed = None if isinstance(path, Path) else objects_of(path).one(path)
-    return TraceFile(path=path, format=source.format, claim=RankClaim(source.rank, source.rank_source), listed=listed)
+    return known if listed is None else structs.replace(known, listed=state_of(listed))
 
 
 def _compare_with_run(found: Sequence[TraceFile], old: Manifest) -> tuple[list[Source], list[TraceFile]]:
@@ -240,7 +241,7 @@ def _with_old_rank(candidate: TraceFile, before: Sequence[Source]) -> TraceFile:
     claim = candidate.claim
     if claim.rank is not None or len(before) < claim.ranks or candidate.format not in ("", before[0].format):
         return candidate
-    return replace_claim(candidate, claim=RankClaim(before[0].rank, "assigned"))
+    return structs.replace(candidate, claim=RankClaim(before[0].rank, "assigned"))
 
 
 def _refuse_known_conflicts(

@@ -11,10 +11,13 @@ from itertools import count, groupby, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from msgspec.structs import replace
+
 from lostflops.ingest.common.rank_names import rank_in_name
+from lostflops.ingest.common.reader import RankClaim
 from lostflops.ingest.find.sources import place
 from lostflops.ingest.find.trace_file import TraceFile
-from lostflops.ingest.tasks import WORK, Task, TaskFile, TaskOutcome, Unclaimed
+from lostflops.ingest.tasks import WORK, FileBatch, TaskOutcome, Unclaimed
 from lostflops.store.commit import MOST_SINGLE_RANKS, RANKS_PER_FILE, RunWriter
 from lostflops.store.manifest import Manifest
 from lostflops.store.places import Place
@@ -63,10 +66,10 @@ class Rounds:
                 outcomes += self._carry_out(engine, late)
             return self._reassign_ranks(tasks, outcomes, engine)
 
-    def _carry_out(self, engine: Engine, tasks: list[Task]) -> list[TaskOutcome]:
+    def _carry_out(self, engine: Engine, tasks: list[FileBatch]) -> list[TaskOutcome]:
         return engine.map(WORK, tasks, self._meter.read, self._meter.count_done)
 
-    def _tasks(self, found: Sequence[TraceFile]) -> list[Task]:
+    def _tasks(self, found: Sequence[TraceFile]) -> list[FileBatch]:
         """Return tasks of one file each, or of several ranks if there are very many ranks.
 
         A file per rank would then be too many. A task has at most one file of each rank.
@@ -81,15 +84,15 @@ class Rounds:
         if self._run.upload:  # what is sent is not merged later, which would bring it all here
             size = max(size, -(-len(ordered) // MOST_SINGLE_RANKS))
         return [
-            self._task(source_format, [_task_file(member) for member in batch])
+            self._task(source_format, [_planned(member) for member in batch])
             for (source_format, _), members in groupby(ordered, key=lambda one: (one.format, turns[one.path]))
             for batch in _split_into_batches(members, size)
         ]
 
-    def _task(self, source_format: str, files: list[TaskFile]) -> Task:
-        stem = f"{files[0].rank or 0:06d}-{self._made:06d}"
+    def _task(self, source_format: str, files: list[TraceFile]) -> FileBatch:
+        stem = f"{files[0].claim.rank or 0:06d}-{self._made:06d}"
         self._made += 1
-        return Task(
+        return FileBatch(
             format=source_format,
             files=files,
             staging=self._staging,
@@ -98,7 +101,7 @@ class Rounds:
             scratch=self._scratch,
         )
 
-    def _assign_free_ranks(self, tasks: Sequence[Task], outcomes: Sequence[TaskOutcome]) -> list[Task]:
+    def _assign_free_ranks(self, tasks: Sequence[FileBatch], outcomes: Sequence[TaskOutcome]) -> list[FileBatch]:
         """Give objects without a rank the lowest free ranks, and return their tasks.
 
         A worker sees that an object states no rank only after it fetched it.
@@ -106,19 +109,20 @@ class Rounds:
         unclaimed = sorted((one for outcome in outcomes for one in outcome.unclaimed), key=lambda one: one.path)
         taken = {source.rank for outcome in outcomes for source in outcome.sources}
         taken |= {source.rank for source in self._old.sources}
-        files = {file.path: file for task in tasks for file in task.files}
-        late: list[Task] = []
+        files = {file.address: file for task in tasks for file in task.files}
+        late: list[FileBatch] = []
         for one in unclaimed:
-            file = files[one.path]
-            file.rank = _free(one, taken)
-            taken.update(range(file.rank, file.rank + one.ranks))
-            late.append(self._task(one.format, [file]))
+            first = _free(one, taken)
+            taken.update(range(first, first + one.ranks))
+            late.append(self._task(one.format, [replace(files[one.path], claim=RankClaim(first, "assigned"))]))
         again = {one.path for one in unclaimed}
         for task in tasks:
-            task.files = [file for file in task.files if file.path not in again]
+            task.files = [file for file in task.files if file.address not in again]
         return late
 
-    def _reassign_ranks(self, tasks: Sequence[Task], outcomes: list[TaskOutcome], engine: Engine) -> list[TaskOutcome]:
+    def _reassign_ranks(
+        self, tasks: Sequence[FileBatch], outcomes: list[TaskOutcome], engine: Engine
+    ) -> list[TaskOutcome]:
         """Read files again if their assigned rank belongs to another file.
 
         Some files record their rank after the events, so it is known only at the end.
@@ -136,15 +140,16 @@ class Rounds:
         free = (rank for rank in count() if rank not in taken)
         kept, repeated = [], []
         for task, outcome in zip(tasks, outcomes, strict=True):
-            if losers.isdisjoint(file.path for file in task.files):
+            if losers.isdisjoint(file.address for file in task.files):
                 kept.append(outcome)
                 continue
             if task.staging:
                 for written in outcome.files:
                     Path(task.staging, written.part.table, written.part.name).unlink()
-            for file in task.files:
-                if file.path in losers:
-                    file.rank = next(free)
+            task.files = [
+                replace(file, claim=file.claim._replace(rank=next(free))) if file.address in losers else file
+                for file in task.files
+            ]
             repeated.append(task)
         return kept + self._carry_out(engine, repeated)
 
@@ -161,15 +166,15 @@ def _turns(found: Sequence[TraceFile]) -> dict[Place, int]:
     return turns
 
 
-def _task_file(found: TraceFile) -> TaskFile:
-    claim, listed = found.claim, found.listed
-    twin = _task_file(found.twin) if found.twin else None
-    if listed is None:
-        return TaskFile(str(found.path), claim.rank or 0, claim.source, found.is_named, twin=twin)
-    # The name is looked at where the file is; a rank is given to those alone that tell none.
-    rank = claim.rank if claim.source == "assigned" else None
-    known = listed.size, listed.etag, listed.modified_ns
-    return TaskFile(str(found.path), rank, "assigned", found.is_named, *known, twin)
+def _planned(file: TraceFile) -> TraceFile:
+    """Return the file with the rank that a worker gives it; an object's name is read where the object is fetched, so
+    only objects without a rank in it are given one."""
+    claim = file.claim
+    if file.listed is None:
+        claim = RankClaim(claim.rank or 0, claim.source)
+    else:
+        claim = RankClaim(claim.rank if claim.source == "assigned" else None, "assigned")
+    return replace(file, claim=claim, twin=_planned(file.twin) if file.twin else None)
 
 
 def _free(one: Unclaimed, taken: set[int]) -> int:
@@ -198,7 +203,7 @@ class Meter:
     def read(self, count: int) -> None:
         self._tell(0, count)
 
-    def count_done(self, task: Task) -> None:
+    def count_done(self, task: FileBatch) -> None:
         self._tell(len(task.files), 0)
 
     def again(self, files: int) -> None:

@@ -17,6 +17,7 @@ from lostflops.ingest.common.reader import RankClaim, RankRows, ReadTask
 from lostflops.ingest.common.vocabulary import Vocabulary
 from lostflops.ingest.find.captures import read_instead
 from lostflops.ingest.find.object_fetch import fetch_object, inspect_file, told_as, upload_parts
+from lostflops.ingest.find.trace_file import ObjectState, TraceFile
 from lostflops.ingest.formats import READERS
 from lostflops.store.manifest import Source
 from lostflops.store.parquet import ParquetWriter
@@ -24,27 +25,11 @@ from lostflops.store.parts import PartFile, PartWriter
 from lostflops.store.spread.work import OnRead, Work
 
 
-class TaskFile(msgspec.Struct):
-    """A file to ingest."""
-
-    path: str
-    rank: int | None
-    """Rank to use unless the file itself states another; None for an object without a known rank."""
-    rank_source: str
-    is_named: bool = False
-    size: int = -1
-    """Size of an object as listed, whose format and rank are seen once it is fetched; -1 for a local file."""
-    etag: str = ""
-    modified_ns: int = 0
-    twin: TaskFile | None = None
-    """File to read if this file is broken."""
-
-
-class Task(msgspec.Struct, kw_only=True):
+class FileBatch(msgspec.Struct, kw_only=True):
     """Files whose rows go into the same parts; usually one file."""
 
     format: str
-    files: list[TaskFile]
+    files: list[TraceFile]
     staging: str
     """Folder to write to; empty if the worker must use a folder of its own."""
     stem: str
@@ -79,7 +64,7 @@ class TaskOutcome(msgspec.Struct, kw_only=True):
     unclaimed: list[Unclaimed] = msgspec.field(default_factory=list)
 
 
-def carry_out(task: Task, on_read: OnRead) -> TaskOutcome:
+def carry_out(task: FileBatch, on_read: OnRead) -> TaskOutcome:
     writer = ParquetWriter()
     try:
         with _own_folder(task) as own, _garbage_collection_paused():
@@ -89,9 +74,9 @@ def carry_out(task: Task, on_read: OnRead) -> TaskOutcome:
 
 
 @contextmanager
-def _own_folder(task: Task) -> Iterator[Path]:
+def _own_folder(task: FileBatch) -> Iterator[Path]:
     """Yield a folder for fetched objects and for parts to upload; local files need no folder of their own."""
-    if task.staging and all(file.size < 0 for file in task.files):
+    if task.staging and all(file.listed is None for file in task.files):
         yield Path(task.staging)
         return
     with TemporaryDirectory(prefix="lostflops-", dir=task.scratch or None) as folder:
@@ -99,7 +84,7 @@ def _own_folder(task: Task) -> Iterator[Path]:
 
 
 class _Reading:
-    def __init__(self, task: Task, writer: ParquetWriter, own: Path, on_read: OnRead) -> None:
+    def __init__(self, task: FileBatch, writer: ParquetWriter, own: Path, on_read: OnRead) -> None:
         self._task, self._writer, self._own, self._on_read = task, writer, own, on_read
         self._staging = Path(task.staging) if task.staging else own / "parts"
         self._staging.mkdir(parents=True, exist_ok=True)
@@ -118,46 +103,46 @@ class _Reading:
             self._done.files += [WrittenPart(source_format, part) for part in written]
         return self._done
 
-    def _take(self, file: TaskFile) -> None:
+    def _take(self, file: TraceFile) -> None:
         reason = self._try_to_read(file)
         if reason is None:
             return
         left = self._done.skipped
         if file.twin is None:
-            left.append((file.path, reason))
+            left.append((file.address, reason))
         elif (as_well := self._try_to_read(file.twin)) is None:
-            left.append((file.path, read_instead(reason)))
+            left.append((file.address, read_instead(reason)))
         else:
-            left += [(file.path, reason), (file.twin.path, as_well)]
+            left += [(file.address, reason), (file.twin.address, as_well)]
 
-    def _try_to_read(self, file: TaskFile) -> str | None:
+    def _try_to_read(self, file: TraceFile) -> str | None:
         """Read the file, or return why it cannot be read."""
         try:
-            if file.size >= 0:
-                return self._read_object(file)
-            self._read(file, Path(file.path), self._task.format, RankClaim(file.rank, file.rank_source))
+            if file.listed is not None:
+                return self._read_object(file, file.listed)
+            self._read(file, Path(file.address), self._task.format, file.claim)
         except BrokenSource as error:
             if file.is_named and file.twin is None:
                 raise
             return str(error)
         return None
 
-    def _read_object(self, file: TaskFile) -> str | None:
+    def _read_object(self, file: TraceFile, listed: ObjectState) -> str | None:
         """Fetch and read an object; return why it is skipped, or None."""
-        with fetch_object(file.path, file.size, file.etag, self._own) as path, told_as(file.path, path):
-            found = inspect_file(path, file.path, is_named=file.is_named and file.twin is None)
+        with fetch_object(file.address, listed.size, listed.etag, self._own) as path, told_as(file.address, path):
+            found = inspect_file(path, file.address, is_named=file.is_named and file.twin is None)
             if isinstance(found, str):
                 return found
             source_format, claim = found
-            if claim.rank is None and file.rank is None:
-                self._done.unclaimed.append(Unclaimed(file.path, source_format, claim.ranks))
+            if claim.rank is None and file.claim.rank is None:
+                self._done.unclaimed.append(Unclaimed(file.address, source_format, claim.ranks))
                 return None
             if claim.rank is None:
-                claim = RankClaim(file.rank, file.rank_source)
+                claim = file.claim
             self._read(file, path, source_format, claim)
             return None
 
-    def _read(self, file: TaskFile, path: Path, source_format: str, claim: RankClaim) -> None:
+    def _read(self, file: TraceFile, path: Path, source_format: str, claim: RankClaim) -> None:
         before = path.stat()
         if source_format not in self._parts:
             stem = f"{source_format}-{self._stem}"
@@ -171,17 +156,17 @@ class _Reading:
             spool_folder=str(self._staging),
             on_read=self._on_read,
         )
-        modified = file.modified_ns if file.size >= 0 else before.st_mtime_ns
+        modified = file.listed.modified_ns if file.listed is not None else before.st_mtime_ns
         found = READERS[source_format].ingest(job)
         self._done.sources += [_source(source_format, file, before.st_size, modified, rank) for rank in found]
 
 
-def _source(source_format: str, file: TaskFile, size: int, modified_ns: int, found: RankRows) -> Source:
+def _source(source_format: str, file: TraceFile, size: int, modified_ns: int, found: RankRows) -> Source:
     return Source(
-        path=file.path,
+        path=file.address,
         size=size,
         modified_ns=modified_ns,
-        etag=file.etag,
+        etag=file.listed.etag if file.listed is not None else "",
         hash=found.digest,
         format=source_format,
         rank=found.rank,
@@ -211,4 +196,4 @@ def _garbage_collection_paused() -> Iterator[None]:
             gc.enable()
 
 
-WORK: Final = Work("ingest", Task, TaskOutcome, carry_out, about=lambda task: task.files[0].path)
+WORK: Final = Work("ingest", FileBatch, TaskOutcome, carry_out, about=lambda task: task.files[0].address)

@@ -16,7 +16,7 @@ from lostflops.core.errors import UsageError
 from lostflops.ingest.common.rank_names import rank_in_name
 from lostflops.ingest.common.reader import RankClaim
 from lostflops.ingest.find.captures import is_collectors
-from lostflops.ingest.find.trace_file import NO_TRACE, UNCLAIMED, TraceFile
+from lostflops.ingest.find.trace_file import NO_TRACE, UNCLAIMED, TraceFile, state_of
 from lostflops.ingest.formats.capture import reader as capture
 from lostflops.store.objects import Listed, Objects, objects_of
 from lostflops.store.places import Address, unsafe
@@ -78,4 +78,6 @@ def _build_found(listed: Listed, is_named: bool) -> TraceFile:
     rank = rank_in_name(name)
     claim = UNCLAIMED if rank is None else RankClaim(rank, "file name")
     source_format = capture.NAME if name.endswith(SUFFIX) else ""
-    return TraceFile(path=listed.address, format=source_format, claim=claim, is_named=is_named, listed=listed)
+    return TraceFile(
+        address=str(listed.address), format=source_format, claim=claim, is_named=is_named, listed=state_of(listed)
+    )

@@ -5,9 +5,10 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import count
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from lostflops.collect.capture import FOLDER, reduced_form
 from lostflops.core.errors import RankConflict, UnknownFormat, UsageError
@@ -17,7 +18,7 @@ from lostflops.ingest.common.rank_names import process_in_name, rank_in_name
 from lostflops.ingest.common.reader import RankClaim
 from lostflops.ingest.find.captures import MOST_WINDOWS, is_collectors, other_windows, raw_twins, read_instead
 from lostflops.ingest.find.objects import found_objects
-from lostflops.ingest.find.trace_file import NO_TRACE, UNCLAIMED, UNRECOGNISED, TraceFile
+from lostflops.ingest.find.trace_file import NO_TRACE, UNRECOGNISED, TraceFile
 from lostflops.ingest.formats import READERS
 from lostflops.ingest.formats.capture import reader as capture
 from lostflops.ingest.formats.kineto import reader as kineto
@@ -103,10 +104,7 @@ def _list_files(arguments: Sequence[str | Path]) -> tuple[list[TraceFile], list[
             more, unusable = found_objects(address)
             skipped += unusable
         else:
-            more = [
-                TraceFile(path=utf8(path), format="", claim=UNCLAIMED, is_named=is_named)
-                for path, is_named in _expand(str(argument))
-            ]
+            more = [TraceFile(address=str(utf8(path)), is_named=is_named) for path, is_named in _expand(str(argument))]
         for one in more:
             if one.path not in listed or one.is_named:
                 listed[one.path] = one
