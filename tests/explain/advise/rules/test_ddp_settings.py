@@ -28,7 +28,7 @@ def case_with(search_ns: int, overlap: float | None, buckets: int = 3) -> Any:
         graph=None,
         of=lambda meetings: meetings,
         a_step=lambda rows: float(rows.sum()),
-        taken=lambda rows: {(0, "comm.transfer"): 2},
+        attribute=lambda rows: {(0, "comm.transfer"): 2},
         examples=lambda rows: (),
     )
     return SimpleNamespace(
