@@ -241,3 +241,16 @@ def test_memory_does_not_follow_the_trace(trace: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True)
     assert int(done.stdout) < 400_000
+
+
+def test_a_reducer_loads_one_format() -> None:
+    """Loading all formats takes longer than reducing a small trace."""
+    program = (
+        "import sys; from pathlib import Path; from lostflops.collect import reducer;"
+        "package = Path(reducer.__file__).parent.parent;"
+        "[sys.modules.pop(name) for name in list(sys.modules) if name.startswith('lostflops')];"
+        "reducer._load_lostflops(package); import lostflops.ingest.reduce;"
+        "print(sorted({name.split('.')[3] for name in sys.modules if name.startswith('lostflops.ingest.formats.')}))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "['kineto']"

@@ -57,7 +57,7 @@ def _load_lostflops(package: Path) -> None:
 
     Packages whose `__init__` imports all of an ingest are made empty: that would take longer than a small trace.
     """
-    for name in ("", ".ingest", ".ingest.readers"):
+    for name in ("", ".ingest", ".ingest.formats"):
         module = ModuleType(f"lostflops{name}")
         module.__path__ = [str(package.joinpath(*name.split(".")))]
         sys.modules[module.__name__] = module
