@@ -4,11 +4,10 @@ import sys
 import warnings
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.abc import InspectLoader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from types import CodeType, ModuleType
-from typing import Final
+from typing import Any, Final
 
 MOVED: Final = {
     "lostflops.analyze": "lostflops.explain.analyze",
@@ -20,7 +19,7 @@ MOVED: Final = {
 }
 
 
-class _OldPath(InspectLoader):
+class _OldPath:
     """Loads the module of a new path for an old one; for a package a stand-in, whose modules are looked for here."""
 
     def __init__(self, new: str) -> None:
@@ -51,10 +50,13 @@ class _OldPath(InspectLoader):
     def get_code(self, fullname: str) -> CodeType | None:  # noqa: ARG002 - for `python -m`
         spec = find_spec(self._new)
         loader = spec.loader if spec is not None else None
-        return loader.get_code(self._new) if isinstance(loader, InspectLoader) else None
+        code: CodeType | None = getattr(loader, "get_code", lambda _: None)(self._new)
+        return code
 
 
-class _OldPaths(MetaPathFinder):
+class _OldPaths:
+    """Finds moved modules. It has no base class: `importlib.abc` takes as long to import as all of `lostflops`."""
+
     def find_spec(
         self,
         fullname: str,
@@ -66,7 +68,7 @@ class _OldPaths(MetaPathFinder):
             return None
         new = MOVED[old] + fullname.removeprefix(old)
         warnings.warn(f"{fullname} has moved to {new}; the old path goes with the next release", DeprecationWarning, 2)
-        loader = _OldPath(new)
+        loader: Any = _OldPath(new)
         return ModuleSpec(fullname, loader, is_package=loader.is_package(fullname))
 
 

@@ -19,8 +19,10 @@ from tests.shared_data import TRACES
 from lostflops.collect.capture import reduced_form, trace_file
 from lostflops.core.errors import BrokenSource
 from lostflops.ingest import ingest
+from lostflops.ingest.common.reader import RankClaim
+from lostflops.ingest.find.trace_file import TraceFile
 from lostflops.ingest.reduce import reduce
-from lostflops.ingest.tasks import Task, TaskFile, carry_out
+from lostflops.ingest.tasks import FileBatch, carry_out
 from lostflops.store.run import Run
 
 EVENTS = [
@@ -86,9 +88,9 @@ def test_a_run_of_reduced_traces_is_the_run_of_the_traces(tmp_path: Path, patter
 def test_ranks_of_one_task_become_one_file_of_each_table(folder: Path, tmp_path: Path) -> None:
     paths = [window(folder, rank, name=f"of {rank}") for rank in range(3)]
     paths[1].write_bytes(paths[1].read_bytes()[:-100])
-    files = [TaskFile(str(path), rank, "recorded") for rank, path in enumerate(paths)]
+    files = [TraceFile(address=str(path), claim=RankClaim(rank, "recorded")) for rank, path in enumerate(paths)]
     staging = tmp_path / "staging"
-    done = carry_out(Task(format="kineto", files=files, staging=str(staging), stem="few"), lambda _: None)
+    done = carry_out(FileBatch(format="kineto", files=files, staging=str(staging), stem="few"), lambda _: None)
     assert [source.rank for source in done.sources] == [0, 2]
     assert len(done.skipped) == 1
     parts = {(file.part.table, *file.part.ranks) for file in done.files}

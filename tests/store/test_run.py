@@ -1,17 +1,20 @@
 """Questions to a run: older and damaged ones, and what SQL must not do."""
 
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import duckdb
 import msgspec
 import pytest
 
+from lostflops.account.ledger.record import records
 from lostflops.core.errors import BrokenRun, LostflopsError, NotARun, QueryError, RunTooNew, UsageError
 from lostflops.store.commit import RunWriter
 from lostflops.store.manifest import load, save
 from lostflops.store.run import Run
 from lostflops.store.tables import TABLES, table
+from lostflops.testing import SyntheticCluster, store
 
 
 @pytest.fixture
@@ -345,3 +348,37 @@ def test_a_notebook_shows_what_is_in_a_run_and_how_to_go_on(made, monkeypatch):
     assert '<td style="text-align:left">kineto</td>' in shown
     assert f"<code>lostflops open {made.folder.name}</code>" in shown
     assert "2 ranks, 2 events. It is closed: open it again to query it." in run._repr_html_()
+
+
+def test_answers_are_kept_while_a_run_is_open_and_no_caller_can_change_them(tmp_path: Path) -> None:
+    with Run.open(store(SyntheticCluster(ranks=2).generate(), tmp_path / "run")) as run:
+        first = run.rows("select rank from ranks order by rank")
+        first.append("changed")
+        assert run.rows("select rank from ranks order by rank") == [(0,), (1,)]
+        record = next(iter(records(run, [1])))
+        assert next(iter(records(run, [0, 1][1:]))) is record
+        with pytest.raises(ValueError, match="read-only"):
+            record.device.kind[:1] = 9
+        (step,) = run.rows("select min(step) from steps")[0]
+        part = run.of_steps([step])
+        assert part.rows("select count(distinct step) from steps") == [(1,)]
+        assert run.rows("select count(distinct step) from steps")[0][0] > 1
+
+
+def test_two_threads_of_one_run_get_their_own_rows(tmp_path: Path) -> None:
+    with (
+        Run.open(store(SyntheticCluster(ranks=2).generate(), tmp_path / "run")) as run,
+        ThreadPoolExecutor(2) as threads,
+    ):
+        answers = list(threads.map(lambda number: run.rows(f"select {number}, count(*) from events"), range(200)))
+    assert [answer[0][0] for answer in answers] == list(range(200))
+
+
+def test_errors_of_our_own_queries_are_ours(tmp_path: Path) -> None:
+    run = Run.open(store(SyntheticCluster(ranks=2).generate(), tmp_path / "run"))
+    for ask in (run.rows, run.columns):
+        with pytest.raises(QueryError):
+            ask("select no_such_column from events")
+    run.close()
+    with pytest.raises(QueryError):
+        run.rows("select 1")

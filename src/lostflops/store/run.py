@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -50,7 +51,9 @@ class Run:
         """The run as its user names it: for a run in an object store, `path` is the local copy."""
         self.manifest = manifest
         self._connection = connection
+        self._rows: dict[str, list[Any]] = {}
         self._kept: dict[Hashable, Any] = {}
+        self._lock = threading.RLock()
 
     @classmethod
     def open(cls, path: str | Path, limits: Mapping[str, str | bool | int] | None = None) -> Self:
@@ -114,25 +117,37 @@ class Run:
 
     def rows(self, query: str) -> list[Any]:
         """Return the rows of one of our own queries; small answers are kept, because an open run does not change."""
-        if query in self._kept:
-            return list(self._kept[query])
-        found = self._connection.execute(query).fetchall()
-        if len(found) <= _MOST_ROWS_KEPT:
-            self.keep(query, lambda: found)
-        return list(found)
+        with self._lock:
+            found: list[Any] | None = self._rows.get(query)
+            if found is None:
+                found = self._ask(query).fetchall()
+                if len(found) <= _MOST_ROWS_KEPT:
+                    self._rows[query] = found
+                if len(self._rows) > _MOST_KEPT:
+                    del self._rows[next(iter(self._rows))]
+            return list(found)
 
     def columns(self, query: str) -> dict[str, Any]:
-        """Return the result of one of our own queries as a numpy array for each column."""
-        return self._connection.execute(query).fetchnumpy()
+        """Return a numpy array for each column of one of our own queries."""
+        with self._lock:
+            return self._ask(query).fetchnumpy()
 
     def keep(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Return the result of `make`, which is called once while the run is open."""
-        if key not in self._kept:
-            if len(self._kept) >= _MOST_KEPT:
-                self._kept.clear()
-            self._kept[key] = make()
-        kept: T = self._kept[key]
-        return kept
+        """Return what `make` gives; it is called once while the run is open."""
+        with self._lock:
+            if key not in self._kept:
+                self._kept[key] = make()
+            kept: T = self._kept[key]
+            return kept
+
+    def _ask(self, query: str) -> duckdb.DuckDBPyConnection:
+        """Run a query. Its result is the connection's until it is fetched, so callers hold the lock until then."""
+        try:
+            return self._connection.execute(query)
+        except duckdb.InterruptException:
+            raise
+        except duckdb.Error as error:
+            raise QueryError(str(error)) from None
 
     def checked_sql(self, query: str) -> duckdb.DuckDBPyRelation:
         """Return the rows of untrusted SQL, which may call harmless functions only, and see no path of this machine."""
@@ -164,6 +179,7 @@ class Run:
         self._connection.interrupt()
 
     def close(self) -> None:
+        self._rows.clear()
         self._kept.clear()
         self._connection.close()
 

@@ -170,9 +170,11 @@ def test_slow_work_is_ended(server: Server) -> None:
 
 def test_work_that_was_stopped_asks_no_more(server: Server) -> None:
     run = server.live._run.beside()
+    assert run.rows("select 2") == [(2,)]
     run.stop()
-    with pytest.raises(Stopped):
-        run.sql("select 1")
+    for ask in (run.sql, run.rows, run.columns):
+        with pytest.raises(Stopped):
+            ask("select 1")
 
 
 def test_work_that_ended_by_itself_can_be_stopped(server: Server) -> None:

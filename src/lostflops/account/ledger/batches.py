@@ -31,12 +31,8 @@ class RankBatch:
         self._edges = dict(zip(ranks, zip(*edges, strict=True), strict=True))
 
     def of(self, rank: int) -> dict[str, Any]:
-        """Return the columns of a rank, read-only because they are shared."""
         first, last = self._edges[rank]
-        columns = {name: np.asarray(values[first:last]) for name, values in self._columns.items()}
-        for values in columns.values():
-            values.flags.writeable = False
-        return columns
+        return {name: np.asarray(values[first:last]) for name, values in self._columns.items()}
 
 
 class BatchVocabulary:

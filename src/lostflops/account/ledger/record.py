@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
@@ -39,6 +39,8 @@ EVENTS_AT_ONCE: Final = 2_000_000
 
 _EVENTS_KEPT: Final = 1_000_000
 """Runs with at most this many events are read once, and their records are kept while the run is open: about 100 MB."""
+_EVENTS_OF_SAMPLE: Final = 50
+"""A stack sample takes as much memory as this many events."""
 
 KINDS: Final = ("kernel", "comm", "memcpy", "memset")
 KERNEL, COMM, MEMCPY, MEMSET = range(4)
@@ -312,12 +314,25 @@ class Record:
 def records(run: Run, ranks: Sequence[int]) -> Iterator[Record]:
     """Yield the ranks that recorded any time, in order."""
     sizes: dict[int, int] = dict(run.rows("select rank, events from ranks where events > 0 order by rank"))
-    if sum(sizes.values()) <= _EVENTS_KEPT:
-        kept = run.keep("records", lambda: {one.rank: one for one in _read_records(run, list(sizes))} if sizes else {})
+    if (
+        sizes
+        and sum(sizes.values()) + _EVENTS_OF_SAMPLE * run.rows("select count(*) from samples")[0][0] <= _EVENTS_KEPT
+    ):
+        kept = run.keep("records", lambda: {one.rank: _frozen(one) for one in _read_records(run, list(sizes))})
         yield from (kept[rank] for rank in sorted(set(ranks) & kept.keys()))
         return
     for batch in _batches(sizes, ranks):
         yield from _read_records(run, batch)
+
+
+def _frozen(record: Record) -> Record:
+    """Make the arrays of a record read-only: several callers share it."""
+    for part in fields(record):
+        value = getattr(record, part.name)
+        for array in (getattr(value, one.name) for one in fields(value)) if is_dataclass(value) else ():
+            if isinstance(array, np.ndarray):
+                array.flags.writeable = False
+    return record
 
 
 def record_of(run: Run, rank: int) -> Record:

@@ -118,7 +118,8 @@ class _Replays:
         with self._lock:
             if self._start is None or self._start[0] != identity:
                 found = baseline(run)
-                if found.facts.recomputable is not None:
-                    found.facts.recomputable()  # it is kept, and asks the run, which is closed before the next question
+                for fact in (found.facts.recomputable, found.facts.late):
+                    if fact is not None:
+                        fact()  # it is kept, and asks the run, which is closed before the next question
                 self._start = identity, found
             return try_changes(self._start[1], changes)

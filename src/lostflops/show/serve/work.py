@@ -53,6 +53,12 @@ class StoppableRun(Run):
         self._check()  # an interrupt does not end planning, and is forgotten when the query begins
         return found
 
+    def _ask(self, query: str) -> duckdb.DuckDBPyConnection:
+        self._check()
+        asked = super()._ask(query)
+        self._check()
+        return asked
+
     def table(self, name: str) -> duckdb.DuckDBPyRelation:
         self._check()
         return super().table(name)
