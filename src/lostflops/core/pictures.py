@@ -116,7 +116,7 @@ class Events:
     event: Sequence[int]
     """Number of each event in the run."""
     launch: Sequence[int]
-    """Place of the event that launched it, counted from 1; 0 if there is none."""
+    """Place of the event that launched it, counted from 1, or 0."""
     wait: Sequence[int]
     """Part of its time in which other ranks were missing."""
     meetings: Meetings

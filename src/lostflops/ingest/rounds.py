@@ -42,7 +42,7 @@ class Rounds:
 
     def __init__(self, run: RunWriter, old: Manifest, spread: ChosenEngine, meter: Meter) -> None:
         self._run, self._old, self._spread, self._meter = run, old, spread, meter
-        # A folder of this machine is none of a cluster's.
+        # Machines of a cluster do not share a folder of this one.
         is_elsewhere = bool(run.upload) and spread.name is not EngineName.LOCAL
         self._staging = "" if is_elsewhere else str(run.staging)
         self._scratch = ""

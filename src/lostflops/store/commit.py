@@ -36,6 +36,10 @@ MOST_SINGLE_RANKS = 256
 RANKS_PER_FILE = 64
 
 
+_EARLY, _INGEST = "early", "ingest"
+_SIGNED: Final = re.compile(rf"({_EARLY}|{_INGEST}) (\d{{1,10}}) ([A-Za-z0-9._-]{{1,253}})")
+
+
 class RunWriter:
     """Holds the lock of a run; `commit` switches to the new state, and leaving without it changes nothing.
 
@@ -87,12 +91,12 @@ class RunWriter:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
-                error = busy(self.folder, lock)
+                error = _busy_error(self.folder, lock)
                 os.close(lock)
                 raise error from None
             with suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(lock), (self.folder / _LOCK).stat()):
-                    sign(lock, is_early=self._is_early)
+                    _sign_lock(lock, is_early=self._is_early)
                     return lock
             os.close(lock)
 
@@ -262,17 +266,13 @@ def _rank_row(rank: int, own: list[Source]) -> dict[str, object]:
     }
 
 
-_EARLY, _INGEST = "early", "ingest"
-_SIGNED: Final = re.compile(rf"({_EARLY}|{_INGEST}) (\d{{1,10}}) ([A-Za-z0-9._-]{{1,253}})")
-
-
-def sign(lock: int, *, is_early: bool) -> None:
+def _sign_lock(lock: int, *, is_early: bool) -> None:
     with suppress(OSError):  # a disk that is full will be told of by what is written
         os.ftruncate(lock, 0)
         os.pwrite(lock, f"{_EARLY if is_early else _INGEST} {os.getpid()} {socket.gethostname()}".encode(), 0)
 
 
-def busy(folder: Path, lock: int) -> RunBusy:
+def _busy_error(folder: Path, lock: int) -> RunBusy:
     """Return the error for a lock that another process holds."""
     signed = _SIGNED.fullmatch(os.pread(lock, 512, 0).decode(errors="replace"))
     who = f" (process {signed[2]} on {signed[3]})" if signed else ""

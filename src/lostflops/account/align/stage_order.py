@@ -45,7 +45,7 @@ def stage_order(
 
 
 def _path(forward: npt.NDArray[np.bool_]) -> list[int] | None:
-    """Return the only path through all places along forward edges; None if there is none."""
+    """Return the only path through all places along forward edges, or None."""
     starts = np.flatnonzero(~forward.any(axis=0))
     if starts.size != 1:
         return None

@@ -194,7 +194,7 @@ class _WaitingRanks:
 
 
 def _most_awaited(waits: WaitGraph, count: _WaitingRanks, rank: int) -> Meeting | None:
-    """Return the meeting at which most ranks wait for this one, of equals a collective; None if there is none."""
+    """Return the meeting at which most ranks wait for this one, of equals a collective, or None."""
     awaited = (node for node in count.before.get(rank, ()) if not isinstance(node, int))
     ordered = sorted(
         (meeting for meeting in awaited if rank not in waits.rolls[meeting].queued),

@@ -94,7 +94,7 @@ def is_large(run: Run) -> bool:
 
 
 def _nearest(mean: npt.NDArray[np.float64], by_all: npt.NDArray[np.bool_], size: int) -> slice | None:
-    """Return `size` steps in a row that all ranks recorded, or fewer if there are no more; None if there are none.
+    """Return `size` steps in a row that all ranks recorded, or fewer if there are no more, or None.
 
     Of all such rows, it is the one whose mean is nearest to that of all steps.
 

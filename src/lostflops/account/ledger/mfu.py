@@ -146,7 +146,7 @@ def _peak(run: Run, asked: Scope, work: RankWork, claims: Claims) -> _Peak:
 
 
 def _several_devices(run: Run, asked: Scope) -> int | None:
-    """Return a rank whose process drives more than one device; None if there is none."""
+    """Return a rank whose process drives more than one device, or None."""
     chosen = ", ".join(map(str, asked.ranks))
     found = run.rows(
         f"""select rank from lanes where kind = 'stream' and rank in ({chosen})
@@ -174,7 +174,7 @@ def _device_reason(run: Run, asked: Scope) -> str:
 
 
 def _main_dtype(work: RankWork) -> str | None:
-    """Return the dtype of most matmul FLOPs; None if there are none."""
+    """Return the dtype of most matmul FLOPs, or None."""
     flops: Counter[str] = Counter()
     for effort, (count, _) in work.efforts.items():
         flops[effort.work.dtype] += round(effort.flops * count)

@@ -24,7 +24,7 @@ class Nest:
         self._parent = _parents(self._start, self._stop)
 
     def innermost(self, times: Ns) -> Indices:
-        """Return the index of the last-started span that holds each time; -1 if there is none."""
+        """Return the index of the last-started span that holds each time, or -1."""
         found = np.searchsorted(self._start, times, side="right") - 1
         climbing = np.flatnonzero(found >= 0)
         while climbing.size:
@@ -34,7 +34,7 @@ class Nest:
         return self._restore_order(found)
 
     def parents(self) -> Indices:
-        """Return the index of the span around each span; -1 if there is none."""
+        """Return the index of the span around each span, or -1."""
         result = np.empty_like(self._order)
         result[self._order] = self._restore_order(self._parent)
         return result

@@ -123,13 +123,13 @@ def in_optimizer(record: Record, rows: Codes) -> Flags:
 
 
 def launching_ops(record: Record, rows: Codes) -> Codes:
-    """Return the name code of the innermost op around the launch of each device row; -1 if there is none."""
+    """Return the name code of the innermost op around the launch of each device row, or -1."""
     op = ops_around(record, record.device.launch[rows])
     return np.where(op >= 0, record.host.name[op], -1) if record.host.name.size else op
 
 
 def ops_around(record: Record, calls: Codes) -> Codes:
-    """Return the host row of the innermost op around each call, given as a host row; -1 if there is none."""
+    """Return the host row of the innermost op around each call, given as a host row, or -1."""
     host = record.host
     found = np.full(calls.size, -1, np.int64)
     if not host.lane.size:

@@ -159,7 +159,7 @@ class RankCollectives:
     ops: tuple[str, ...]
 
     def rows(self, events: Codes) -> Codes:
-        """Return the row of each event; -1 if there is none."""
+        """Return the row of each event, or -1."""
         order = np.argsort(self.event, kind="stable")
         if not order.size:
             return np.full(events.size, -1, np.int64)

@@ -181,7 +181,7 @@ def _leaves(record: Record) -> Flags:
 
 
 def _ops_of(record: Record, calls: Codes) -> Codes:
-    """Return the row of the op with known FLOPs around each call; -1 if there is none."""
+    """Return the row of the op with known FLOPs around each call, or -1."""
     formulas, host, leaves = record.formulas, record.host, _leaves(record)
     found = np.full(calls.size, -1, np.int64)
     if not host.lane.size:

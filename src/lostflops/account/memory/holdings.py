@@ -108,7 +108,7 @@ def from_before(held: RankHoldings) -> RankHoldings:
 
 
 def rows_of(held: RankHoldings, address: Codes, start: Ns, stop: Ns) -> Codes:
-    """Return the row of each block's holding: same address, and alive when it was seen; -1 if there is none."""
+    """Return the row of each block's holding: same address, and alive when it was seen, or -1."""
     found = np.full(address.size, -1, np.int64)
     if not address.size or not len(held):
         return found

@@ -59,7 +59,7 @@ class Rhythm:
 
 
 def find_rhythm(step: Steps, times: Times) -> Rhythm | None:
-    """Return the clearest period of the steps; None if there is none.
+    """Return the clearest period of the steps, or None.
 
     >>> step = np.arange(40)
     >>> noisy = 10.0 + np.random.default_rng(0).random(40) * 0.06

@@ -36,7 +36,7 @@ class Priced:
     claim: Claim
     prediction: Prediction
     stored: StoredPrediction | None = None
-    """The what-if that prices it; None if there is none."""
+    """The what-if that prices it, or None."""
 
     @property
     def is_small(self) -> bool:

@@ -54,6 +54,19 @@ _QUERY: Final = """
     from seen group by all order by sum(dur) desc, op, group_id"""
 
 
+_GROUPS: Final = """
+    with members as (
+        select distinct group_id, group_size, rank from collectives where group_id is not null and group_size > 1
+    ), hosts as (
+        select count(host) = 0 and count(distinct device_index) = count(device_index) as is_one from ranks
+    )
+    select group_id, any_value(device), count(host) = count(*) as is_named
+    from members join ranks using (rank) group by group_id, group_size
+    having count(*) = group_size and count(distinct device) = 1 and count(device) = count(*)
+       and if(count(host) = count(*), count(distinct host) = 1,
+              (select is_one from hosts) and count(device_index) = count(*))"""
+
+
 def comm(
     run: Run,
     *,
@@ -183,19 +196,6 @@ def _collectives(found: Sequence[tuple[Any, ...]], links: Mapping[str, float], l
 
 def _rate(sent: int | None, count: int, ns: int) -> float | None:
     return sent * count / ns if sent is not None and ns else None
-
-
-_GROUPS: Final = """
-    with members as (
-        select distinct group_id, group_size, rank from collectives where group_id is not null and group_size > 1
-    ), hosts as (
-        select count(host) = 0 and count(distinct device_index) = count(device_index) as is_one from ranks
-    )
-    select group_id, any_value(device), count(host) = count(*) as is_named
-    from members join ranks using (rank) group by group_id, group_size
-    having count(*) = group_size and count(distinct device) = 1 and count(device) = count(*)
-       and if(count(host) = count(*), count(distinct host) = 1,
-              (select is_one from hosts) and count(device_index) = count(*))"""
 
 
 def link_rates(run: Run) -> tuple[dict[str, float], bool]:

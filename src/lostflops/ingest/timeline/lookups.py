@@ -63,7 +63,7 @@ class AnnotationLookup:
             self.parents[rows] = codes[around]
 
     def at(self, lanes: npt.NDArray[np.int32], start: Ns) -> Codes:
-        """Return the code of the innermost annotation on each lane at each time; 0 if there is none."""
+        """Return the code of the innermost annotation on each lane at each time, or 0."""
         found = np.zeros(lanes.size, np.uint32)
         for number, (times, codes) in self._by_lane.items():
             rows = np.flatnonzero(lanes == number)

@@ -72,7 +72,7 @@ def count(text: str) -> Counted:
 
     function = _load(text)
     try:
-        # What the function prints is none of our output.
+        # Output of the user's function must not mix with ours.
         with torch.device("meta"), redirect_stdout(sys.stderr):
             made = function()
     except (Exception, SystemExit) as error:

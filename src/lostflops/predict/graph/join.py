@@ -32,6 +32,13 @@ if TYPE_CHECKING:
     from lostflops.store.run import Run
 
 
+_CALLS = f"""select rank, event, any_value(meeting), any_value(coalesce(op, '')), any_value({SIZE}),
+    any_value(coalesce(group_id, '')), any_value(group_size), any_value(expected), any_value(peer)
+    from collectives left join arrivals using (rank, event) where event is not null group by rank, event"""
+_NO_FACTS = (np.empty(0, np.int64),) * 6
+_MOST_NAMED: Final = 8
+
+
 def join(run: Run, parts: Sequence[GraphPart]) -> TaskGraph:
     """Join the parts of ranks into one graph. Records that contradict each other raise nothing here: the replay finds
     them."""
@@ -158,14 +165,6 @@ class _Call:
     peer: int | None
 
 
-_CALLS = f"""select rank, event, any_value(meeting), any_value(coalesce(op, '')), any_value({SIZE}),
-    any_value(coalesce(group_id, '')), any_value(group_size), any_value(expected), any_value(peer)
-    from collectives left join arrivals using (rank, event) where event is not null group by rank, event"""
-
-
-_NO_FACTS = (np.empty(0, np.int64),) * 6
-
-
 def _match_meetings(
     run: Run, graph: TaskGraph, words: _Words, late: Index, agreed: dict[int, Hashable]
 ) -> tuple[Tasks, TaskMeetings]:
@@ -270,9 +269,6 @@ def _collect_meeting_facts(
     yield attended >= ((call.expected if call else None) or ranks or 2)
 
 
-_MOST_NAMED: Final = 8
-
-
 def collect_notes(parts: Sequence[GraphPart]) -> tuple[str, ...]:
     """Return all notes; ranks with the same note are named together, with the largest amount."""
     common = (note for part in parts for note in part.notes)
@@ -287,13 +283,13 @@ def _of_ranks(parts: Sequence[GraphPart]) -> Iterator[str]:
     for said, own in by_text.items():
         most = max((note for _, note in own), key=lambda note: note.amount).shown
         ranks = sorted(rank for rank, _ in own)
-        yield f"{describe_ranks(ranks)}: {said.format(most if len(ranks) == 1 else f'up to {most}')}."
+        yield f"{_describe_ranks(ranks)}: {said.format(most if len(ranks) == 1 else f'up to {most}')}."
 
 
-def describe_ranks(ranks: Sequence[int]) -> str:
+def _describe_ranks(ranks: Sequence[int]) -> str:
     """Return the ranks as text, with examples if there are many.
 
-    >>> describe_ranks([3]), describe_ranks([0, 6]), describe_ranks(range(64))
+    >>> _describe_ranks([3]), _describe_ranks([0, 6]), _describe_ranks(range(64))
     ('Rank 3', 'Ranks 0, 6', '64 ranks, such as 0, 1, 2')
     """
     if len(ranks) > _MOST_NAMED:

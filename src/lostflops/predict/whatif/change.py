@@ -29,7 +29,7 @@ class HeldParameter(NamedTuple):
     """Bytes per number."""
     trainable: bool
     unit: str | None
-    """FSDP unit that gathers it; None if there is none."""
+    """FSDP unit that gathers it, or None."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -62,6 +62,11 @@ MOST_NAMED = 8
 """All columns of a heat map are named if there are at most this many."""
 
 
+_EIGHTHS: Final = "▏▎▍▌▋▊▉█"
+_SHADES: Final = "·░▒▓█"
+_PLAIN_SHADES: Final = ".-+*#"
+
+
 def write(result: Result, stream: TextIO) -> None:
     console = Console(file=stream, width=_width(stream), highlight=False, markup=False, emoji=False)
     console.print(Text(_clean(result.title), style="bold"))
@@ -166,7 +171,7 @@ def _write_heat_map(block: HeatMap, console: Console) -> None:
     largest = max((value for _, values in block.rows for value in values if value is not None), default=0.0)
     widest = max((cell_len(_clean(name)) for name, _ in block.rows), default=0)
     for name, values in block.rows[:MOST_HEAT_ROWS]:
-        cells = "".join(shade(value, largest, plain=plain) for value in values)
+        cells = "".join(_shade(value, largest, plain=plain) for value in values)
         console.print(Text(f"  {_clean(name):<{widest}}  {cells}"), no_wrap=True, overflow="crop")
     if (left := len(block.rows) - MOST_HEAT_ROWS) > 0:
         console.print(Text(f"  ... and {left:,} more", style="dim"))
@@ -178,9 +183,9 @@ def _write_heat_map(block: HeatMap, console: Console) -> None:
         )
         console.print(Padding(Text(f"columns: {_clean(named)}", style="dim"), (0, 0, 0, 2)))
     most = largest if block.unit == "share" else round(largest)
-    scale = f"{shade(largest, largest, plain=plain)} is {format_value(most, block.unit)}"
+    scale = f"{_shade(largest, largest, plain=plain)} is {format_value(most, block.unit)}"
     if any(value is None for _, values in block.rows[:MOST_HEAT_ROWS] for value in values):
-        scale += f", {shade(None, largest, plain=plain)} is no value"
+        scale += f", {_shade(None, largest, plain=plain)} is no value"
     console.print(Padding(Text(f"{_clean(block.legend)}; {scale}", style="dim"), (0, 0, 0, 2)))
 
 
@@ -190,7 +195,7 @@ def _write_waterfall(block: Waterfall, console: Console) -> None:
     room = max(console.width - widest - 14, NARROWEST_BARS)
     left = 100.0
     for name, bar in zip(names, block.bars, strict=True):
-        drawn = floating_bar(left - bar.points, left, room, plain=_is_plain(console))
+        drawn = _floating_bar(left - bar.points, left, room, plain=_is_plain(console))
         points = format_share(bar.points / 100)
         console.print(Text(f"  {name:<{widest}}  {points:>6}  {drawn}".rstrip()), no_wrap=True, overflow="crop")
         left -= bar.points
@@ -308,17 +313,12 @@ def _in_full(finding: Finding) -> list[list[str]]:
     ]
 
 
-_EIGHTHS: Final = "▏▎▍▌▋▊▉█"
-_SHADES: Final = "·░▒▓█"
-_PLAIN_SHADES: Final = ".-+*#"
-
-
-def floating_bar(start: float, stop: float, width: int, *, plain: bool = False) -> str:
+def _floating_bar(start: float, stop: float, width: int, *, plain: bool = False) -> str:
     """Draw a bar from `start` to `stop`, in percent of the width; a bar that is not empty is always visible.
 
-    >>> floating_bar(50, 100, 8), floating_bar(0, 25, 8), floating_bar(99.9, 100, 8), floating_bar(30, 30, 8)
+    >>> _floating_bar(50, 100, 8), _floating_bar(0, 25, 8), _floating_bar(99.9, 100, 8), _floating_bar(30, 30, 8)
     ('    ████', '██', '       ▏', '')
-    >>> floating_bar(50, 100, 8, plain=True)
+    >>> _floating_bar(50, 100, 8, plain=True)
     '    ####'
     """
     if stop <= start:
@@ -331,12 +331,12 @@ def floating_bar(start: float, stop: float, width: int, *, plain: bool = False) 
     return " " * first + "█" * full + (_EIGHTHS[part - 1] if part else "")
 
 
-def shade(value: float | None, largest: float, *, plain: bool = False) -> str:
+def _shade(value: float | None, largest: float, *, plain: bool = False) -> str:
     """Return a character that is darker the larger the value; an unknown value is a question mark.
 
-    >>> "".join(shade(value, 4) for value in (0, 1, 2, 3, 4, None, -1))
+    >>> "".join(_shade(value, 4) for value in (0, 1, 2, 3, 4, None, -1))
     '·░▒▓█?·'
-    >>> "".join(shade(value, 4, plain=True) for value in (0, 1, 2, 3, 4, None))
+    >>> "".join(_shade(value, 4, plain=True) for value in (0, 1, 2, 3, 4, None))
     '.-+*#?'
     """
     shades = _PLAIN_SHADES if plain else _SHADES

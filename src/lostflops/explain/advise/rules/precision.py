@@ -75,7 +75,7 @@ def _find(case: Case) -> Iterator[Claim]:
 
 
 def _choose_dtype(device: Device) -> str | None:
-    """Return the first shorter dtype that is much faster; None if there is none."""
+    """Return the first shorter dtype that is much faster, or None."""
     slow = device.peaks.get("fp32")
     return next((d for d in _SHORTER if slow and device.peaks.get(d, 0) > _MUCH * slow), None)
 

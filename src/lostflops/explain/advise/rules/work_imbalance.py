@@ -18,8 +18,6 @@ from lostflops.explain.advise.signs.uneven import Uneven, uneven
 from lostflops.explain.advise.signs.waiting import attribute_lateness
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from lostflops.explain.advise.case import Case
     from lostflops.explain.advise.signs.late import LateRank
 
@@ -32,6 +30,12 @@ ABOUT: Final = (
 )
 _MOST_STEPS: Final = 5
 _EVEN: Final = "work=even"
+
+
+_RECEIVED: Final = """
+    select rank, sum(bytes_out)::double from enqueues where op = 'all_to_all' and bytes_out is not null group by rank"""
+_RECEIVES_MORE: Final = 1.15
+"""A rank that receives at least this many times the bytes of its peers has more work: its experts are popular."""
 
 
 def find(case: Case) -> Iterator[Claim]:
@@ -58,7 +62,7 @@ def _for_good(case: Case, loaded: Sequence[LateRank]) -> Claim:
     unit = first.done.unit if first.done is not None else "work"
     lost = attribute_lateness(case, ranks)
     waited = sum(ns for (_, line), ns in lost.items() if line in WAIT_LINES)
-    hot = {rank: times for rank in ranks if (times := received_more(case, rank, case.mesh.cohort(rank))) is not None}
+    hot = {rank: times for rank in ranks if (times := _received_more(case, rank, case.mesh.cohort(rank))) is not None}
     experts = " because of popular experts" if len(hot) == len(ranks) else ""
     return Claim(
         cause="work_imbalance",
@@ -165,13 +169,7 @@ def _turns(case: Case) -> dict[Place, int]:
 RULE: Final = Rule("work_imbalance", ABOUT, find)
 
 
-_RECEIVED: Final = """
-    select rank, sum(bytes_out)::double from enqueues where op = 'all_to_all' and bytes_out is not null group by rank"""
-_LEAST: Final = 1.15
-"""A rank that receives at least this many times the bytes of its peers has more work: its experts are popular."""
-
-
-def received_more(case: Case, rank: int, peers: Sequence[int]) -> float | None:
+def _received_more(case: Case, rank: int, peers: Sequence[int]) -> float | None:
     """Return how many times the bytes of its peers a rank gets in all-to-all exchanges; None if it gets no more, or
     there are no such exchanges."""
     found = dict(case.run.rows(_RECEIVED))
@@ -179,4 +177,4 @@ def received_more(case: Case, rank: int, peers: Sequence[int]) -> float | None:
     if rank not in found or not others:
         return None
     times = float(found[rank] / np.median(others))
-    return times if times >= _LEAST else None
+    return times if times >= _RECEIVES_MORE else None

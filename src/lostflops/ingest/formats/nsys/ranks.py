@@ -50,7 +50,7 @@ class ProcessDevices:
         self._devices = devices
 
     def of_device(self, process: int, device: int) -> int:
-        """Return the number of the rank, -1 if there is none."""
+        """Return the number of the rank, or -1."""
         owner = self._owner.get(ProcessDevice(process, device))
         return -1 if owner is None else self._number[owner]
 

@@ -31,12 +31,15 @@ _INTERLEAVED: Final = (
 )
 
 
+_MOST_TASKS: Final = 50_000_000
+
+
 def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
     del facts
     batches = count(value, "accumulate")
     if batches == 1:
         raise NotApplicable("accumulate=1 is one microbatch per step, as recorded")
-    done = replay_or_refuse(repeat_passes(graph, reductions(graph), batches - 1), _INTERLEAVED)
+    done = replay_or_refuse(_repeat_passes(graph, reductions(graph), batches - 1), _INTERLEAVED)
     notes = (
         f"A step is one optimizer step over {batches} microbatches, each as large as a recorded batch.",
         "Each earlier microbatch repeats the recorded data loading, forward and backward, but reduces nothing.",
@@ -70,10 +73,9 @@ CHANGE: Final = Change(
 
 
 Rows = npt.NDArray[np.int64]
-_MOST_TASKS: Final = 50_000_000
 
 
-def repeat_passes(graph: TaskGraph, reducing: Flags, times: int) -> TaskGraph:
+def _repeat_passes(graph: TaskGraph, reducing: Flags, times: int) -> TaskGraph:
     """Put `times` more passes before each step's own."""
     reduces = np.zeros(len(graph.tasks), np.bool_)
     reduces[members(graph, reducing)] = True

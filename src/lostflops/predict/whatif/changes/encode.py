@@ -37,11 +37,30 @@ _DOUBT: Final = 2.0
 _OF_MEMORY: Final = {"relu_mask": 0.1, "sparse": 0.5, "bf16": 0.3, "fp8": 0.3}
 
 
+_RELU: Final = re.compile(r"relu_?|clamp_min_?")
+_READS_NONE: Final = re.compile(
+    r"(native_|feature_|alpha_)?dropout_?|add_?|sub_?|rsub|mean|sum|cat|(adaptive_)?avg_pool\dd|pad|constant_pad_nd"
+)
+"""Ops whose backward reads no number of their input: then the ReLU's own backward is the only reader of its output.
+Whole names: addmm and einsum read what they multiply, and backward of a PReLU needs the numbers."""
+_NO_NUMBERS: Final = re.compile(r".*(dropout|max_pool|embedding|argmax|topk|sort|randperm|bernoulli).*")
+"""Ops that keep masks, indices or whole numbers."""
+_BITS: Final = 8
+_ZEROS: Final = 0.5
+"""Part of a ReLU's output that is zero; Gist measured 40% and more in all layers of its networks."""
+_INDEX: Final = 1
+"""Bytes of a narrow index: rows of 256 values."""
+_LEAST: Final = 4096
+"""Blocks of fewer bytes are not encoded."""
+_STORED_BYTES: Final = {"bf16": 2, "fp8": 1}
+_BYTES: Final = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "fp64": 8}
+
+
 def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
     one_of(value, _VALUES, "encode")
     if facts.memory is None:
         raise NotApplicable(f"no memory was recorded, so kept activations are unknown: record with {WITH_MEMORY}")
-    moved = encodable(facts.memory, value, facts).count_moved_bytes(facts.memory)
+    moved = _find_encodable(facts.memory, value, facts).count_moved_bytes(facts.memory)
     rate, said = memory_rate(graph, facts)
     duration = graph.tasks.duration.astype(np.float64)
     for phase in (FORWARD, BACKWARD):
@@ -68,14 +87,14 @@ def _longer(graph: TaskGraph, duration: Times, phase: int, more: float) -> Times
 
 
 def _remember(memory: RankMemory, value: str, facts: Facts) -> Remembered:
-    found = encodable(memory, value, facts)
+    found = _find_encodable(memory, value, facts)
     whole, small = (format_bytes(int(sizes.sum())) for sizes in (memory.blocks.bytes[found.rows], found.small))
     notes = [
         f"{found.rows.size} blocks ({whole} in all steps) take {small} between the passes and are whole where read."
     ]
     if value == "sparse":
         notes.append("Half of the numbers are assumed to be zero; the recording does not contain values.")
-    return Remembered(encode_activations(memory, found), _OF_MEMORY[value], tuple(notes))
+    return Remembered(_encode_activations(memory, found), _OF_MEMORY[value], tuple(notes))
 
 
 def _how(value: str) -> str:
@@ -97,25 +116,6 @@ CHANGE: Final = Change(
 )
 
 
-_RELU: Final = re.compile(r"relu_?|clamp_min_?")
-_READS_NONE: Final = re.compile(
-    r"(native_|feature_|alpha_)?dropout_?|add_?|sub_?|rsub|mean|sum|cat|(adaptive_)?avg_pool\dd|pad|constant_pad_nd"
-)
-"""Ops whose backward reads no number of their input: then the ReLU's own backward is the only reader of its output.
-Whole names: addmm and einsum read what they multiply, and backward of a PReLU needs the numbers."""
-_NO_NUMBERS: Final = re.compile(r".*(dropout|max_pool|embedding|argmax|topk|sort|randperm|bernoulli).*")
-"""Ops that keep masks, indices or whole numbers."""
-_BITS: Final = 8
-_ZEROS: Final = 0.5
-"""Part of a ReLU's output that is zero; Gist measured 40% and more in all layers of its networks."""
-_INDEX: Final = 1
-"""Bytes of a narrow index: rows of 256 values."""
-_LEAST: Final = 4096
-"""Blocks of fewer bytes are not encoded."""
-VALUES: Final = {"bf16": 2, "fp8": 1}
-_BYTES: Final = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "fp64": 8}
-
-
 @dataclass(frozen=True, slots=True)
 class Encoded:
     """Blocks that are encoded."""
@@ -133,7 +133,7 @@ class Encoded:
         return 2 * float((memory.blocks.bytes[self.rows] + self.small).sum()) / steps
 
 
-def encodable(memory: RankMemory, value: str, facts: Facts) -> Encoded:
+def _find_encodable(memory: RankMemory, value: str, facts: Facts) -> Encoded:
     """Find the blocks that can be encoded. Raise `NotApplicable` if there is none."""
     element = _element(facts)
     blocks = memory.blocks
@@ -151,14 +151,14 @@ def encodable(memory: RankMemory, value: str, facts: Facts) -> Encoded:
         each = (1 - _ZEROS) * (element + _INDEX) / element
     else:
         chosen, why = kept & ~_match_op_names(memory, _NO_NUMBERS)[blocks.op], "no activations were identified"
-        each = VALUES[value] / element
+        each = _STORED_BYTES[value] / element
     if not chosen.any() or each >= 1:
         raise NotApplicable(why if not chosen.any() else f"activations already have {element} bytes per number")
     rows = np.flatnonzero(chosen)
     return Encoded(rows, np.ceil(blocks.bytes[rows] * each).astype(np.int64), used[rows])
 
 
-def encode_activations(memory: RankMemory, found: Encoded) -> RankMemory:
+def _encode_activations(memory: RankMemory, found: Encoded) -> RankMemory:
     blocks, rows = memory.blocks, found.rows
     born, died, size = blocks.born[rows], blocks.died[rows], blocks.bytes[rows]
     changed = change_lifetimes(memory, rows, died=np.minimum(np.maximum(found.used, born + 1), died))

@@ -26,6 +26,9 @@ _DOUBT: Final = 0.2
 """Means and medians are used as the times of balanced ranks; published replays of the same kind agree to 1%."""
 
 
+_ENDS: Final = ("-send", "-recv")
+
+
 def _how(_value: str) -> str:
     return (
         "lostflops ranks names the slow ranks; give stages with more work fewer layers, and sort or pack sequences so "
@@ -70,7 +73,6 @@ CHANGE: Final = Change(
 
 
 Codes = npt.NDArray[np.int64]
-_ENDS: Final = ("-send", "-recv")
 
 
 def has_host(graph: TaskGraph) -> bool:

@@ -47,6 +47,20 @@ _DOUBT: Final = 0.5
 _DOUBT_IN_8_BITS: Final = 0.75
 
 
+_FEWEST: Final = 4096
+"""bitsandbytes keeps states of at least this many elements in 8 bits (`min_8bit_size`,
+bitsandbytes/optim/optimizer.py), in blocks as in Dettmers et al., 8-bit Optimizers via Block-wise Quantization, ICLR
+2022."""
+_BLOCK: Final = 256
+"""Elements that share a scale of 4 bytes (`blocks = n // 256` there, since bitsandbytes 0.44, pull request 1365); 2048
+in older versions, whose states are 1.4% smaller."""
+_SCALE: Final = 4
+_ROUNDED: Final = 512
+"""The caching allocator of a GPU gives out multiples of this many bytes."""
+_ALIKE: Final = 0.9
+"""States have the dtype of parameters if at least this part of their bytes is in states as large as a parameter."""
+
+
 def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
     del facts
     one_of(value, ("fused", "8bit"), "optimizer")
@@ -166,8 +180,10 @@ def _remember(memory: RankMemory, value: str, facts: Facts) -> Remembered:
             "States of 4096 or more elements take one byte per element and 4 bytes per 256 elements, as in "
             "bitsandbytes 0.44 and later."
         )
-        return Remembered(in_8_bits(memory, require_trained_parameters(facts), facts.memory or memory), 0.05, (note,))
-    return Remembered(one_pass(memory), 0.1, ("A fused update allocates no temporaries.",))
+        return Remembered(
+            _keep_states_in_8_bits(memory, require_trained_parameters(facts), facts.memory or memory), 0.05, (note,)
+        )
+    return Remembered(_update_in_one_pass(memory), 0.1, ("A fused update allocates no temporaries.",))
 
 
 CHANGE: Final = Change(
@@ -183,26 +199,12 @@ CHANGE: Final = Change(
 )
 
 
-_FEWEST: Final = 4096
-"""bitsandbytes keeps states of at least this many elements in 8 bits (`min_8bit_size`,
-bitsandbytes/optim/optimizer.py), in blocks as in Dettmers et al., 8-bit Optimizers via Block-wise Quantization, ICLR
-2022."""
-_BLOCK: Final = 256
-"""Elements that share a scale of 4 bytes (`blocks = n // 256` there, since bitsandbytes 0.44, pull request 1365); 2048
-in older versions, whose states are 1.4% smaller."""
-_SCALE: Final = 4
-_ROUNDED: Final = 512
-"""The caching allocator of a GPU gives out multiples of this many bytes."""
-_ALIKE: Final = 0.9
-"""States have the dtype of parameters if at least this part of their bytes is in states as large as a parameter."""
-
-
-def one_pass(memory: RankMemory) -> RankMemory:
+def _update_in_one_pass(memory: RankMemory) -> RankMemory:
     """Remove what updates op by op allocate temporarily."""
     return without(memory, update(memory))
 
 
-def in_8_bits(memory: RankMemory, held: Sequence[HeldParameter], recorded: RankMemory) -> RankMemory:
+def _keep_states_in_8_bits(memory: RankMemory, held: Sequence[HeldParameter], recorded: RankMemory) -> RankMemory:
     """Resize each state, which has as many elements as its parameter, to a byte per element plus the scales of its
     blocks. `recorded` is the memory before other changes, in which states are as large as their parameters if they have
     their dtype."""
@@ -219,7 +221,7 @@ def in_8_bits(memory: RankMemory, held: Sequence[HeldParameter], recorded: RankM
     elements = memory.blocks.bytes[states] // sizes.pop()
     small = elements + -(-elements // _BLOCK) * _SCALE
     changed = resize_blocks(memory, states, np.where(elements >= _FEWEST, small, memory.blocks.bytes[states]))
-    return one_pass(changed)
+    return _update_in_one_pass(changed)
 
 
 def _are_as_parameters(memory: RankMemory, held: Sequence[HeldParameter]) -> bool:

@@ -27,6 +27,9 @@ from lostflops.predict.whatif.graph_edits.values import count
 _UNORDERED: Final = "other work runs between the all-gathers and their units, so they cannot be moved"
 
 
+_FEWEST = 2
+
+
 def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
     del facts
     wanted = 0 if value == "0" else count(value, "prefetch")
@@ -39,7 +42,7 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
         f"Units gathered ahead: {found.depth} in the run (from the order of enqueued work), {wanted} with the change.",
         "Memory for units gathered early, and waits for that memory, are not counted.",
     )
-    done = replay_or_refuse(move_gathers(graph, found, wanted), _UNORDERED)
+    done = replay_or_refuse(_move_gathers(graph, found, wanted), _UNORDERED)
     return Edited(graph=done.graph, schedule=done, doubt=0.3, notes=notes, extra={"recorded_prefetch": found.depth})
 
 
@@ -58,7 +61,6 @@ CHANGE: Final = Change(
 
 
 Rows = npt.NDArray[np.int64]
-_FEWEST = 2
 
 
 class GatherCalls:
@@ -81,7 +83,7 @@ class GatherCalls:
         self._rank = graph.rank
 
     def next_kernel(self, call: int) -> int:
-        """Return the first kernel that a rank's host enqueues after a call, NONE if there is none."""
+        """Return the first kernel that a rank's host enqueues after a call, or NONE."""
         at = int(np.searchsorted(self._called, call, "right"))
         if at == self._kernels.size or self._rank[self._kernels[at]] != self._rank[call]:
             return NONE
@@ -151,7 +153,7 @@ def _gathers(graph: TaskGraph) -> Flags:
     return found
 
 
-def move_gathers(graph: TaskGraph, found: Gathering, wanted: int) -> TaskGraph:
+def _move_gathers(graph: TaskGraph, found: Gathering, wanted: int) -> TaskGraph:
     """Enqueue each all-gather `wanted` units ahead: it waits for what the all-gather recorded at that place waited for,
     and only its own unit waits for it. Lanes run collectives in the order in which the host then enqueues them."""
     inputs = Inputs(graph)

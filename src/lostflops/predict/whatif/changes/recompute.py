@@ -64,7 +64,7 @@ def _some(graph: TaskGraph, value: str, facts: Facts, computes: Flags) -> Edited
         names, shares = names_in(value), dict[str, float]()
     else:
         names, shares = [told.calls.modules[at] for at in told.find_modules(value)], told.shares()
-    module, share, around = some_modules(graph, names, shares, computes)
+    module, share, around = _some_modules(graph, names, shares, computes)
     made = _retime_backward(graph, computes, module, share, around)
     return Edited(graph=made, doubt=_DOUBT, notes=_notes_of_some(names, told), extra={"modules": names})
 
@@ -74,10 +74,10 @@ def _retime_backward(graph: TaskGraph, computes: Flags, part: Parts, share: Shar
     duration, gap = graph.tasks.duration.astype(np.float64), graph.tasks.gap.astype(np.float64)
     host = on_lanes(graph, LaneKind.HOST) & np.isin(graph.tasks.kind, (TaskKind.HOST, TaskKind.LAUNCH))
     host &= graph.tasks.duration < _STALL
-    changed = add_recompute_time(graph, duration, computes, part, share)
+    changed = _add_recompute_time(graph, duration, computes, part, share)
     around = host | (on_lanes(graph, LaneKind.HOST) & computes)
     old = np.where(host, duration, 0) + np.where(around & (gap > 0), gap, 0)
-    took = add_recompute_time(graph, old, around, part, share_around)
+    took = _add_recompute_time(graph, old, around, part, share_around)
     factor = np.divide(took, old, out=np.ones(took.size), where=old > 0)
     changed[host] = (duration * factor)[host]
     gap = np.where(around & (gap > 0), gap * factor, gap)
@@ -150,7 +150,7 @@ CHANGE: Final = Change(
 Floats = npt.NDArray[np.float64]
 
 
-def add_recompute_time(graph: TaskGraph, times: Floats, rows: Flags, part: npt.NDArray[Any], share: Floats) -> Floats:
+def _add_recompute_time(graph: TaskGraph, times: Floats, rows: Flags, part: npt.NDArray[Any], share: Floats) -> Floats:
     """Return the times with a share of each forward task added to the backward of its part of the model, by rank and
     step. Forward of parts without a recognised backward is spread over all of backward."""
     tasks = graph.tasks
@@ -168,7 +168,7 @@ def add_recompute_time(graph: TaskGraph, times: Floats, rows: Flags, part: npt.N
     return found
 
 
-def some_modules(
+def _some_modules(
     graph: TaskGraph, names: Sequence[str], shares: Mapping[str, float], computes: Flags
 ) -> tuple[npt.NDArray[np.int64], Floats, Floats]:
     """Return for each task the module among `names` that it belongs to, else -1; the share of the task that is run

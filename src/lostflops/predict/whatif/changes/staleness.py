@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from lostflops.predict.graph.tasks import Flags, Index, TaskGraph
 
 
+STEPS: Final = 2_000
+
+
 def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
     del facts
     if len(graph.ranks) < 2:
@@ -69,7 +72,7 @@ def _later(alone: TaskGraph, bounded: TaskGraph, bound: int) -> float:
     own = [times[steps.rank == rank] for rank in alone.ranks]
     if len({each.size for each in own}) > 1 or not own[0].size:
         return 0.0
-    return max(long_run(np.array(own, np.float64), bound) - replay(bounded).mean_step, 0.0)
+    return max(_long_run_step(np.array(own, np.float64), bound) - replay(bounded).mean_step, 0.0)
 
 
 def _alone(graph: TaskGraph) -> tuple[TaskGraph, bool]:
@@ -218,16 +221,13 @@ CHANGE: Final = Change(
 )
 
 
-STEPS: Final = 2_000
-
-
-def long_run(own: npt.NDArray[np.float64], bound: int) -> float:
+def _long_run_step(own: npt.NDArray[np.float64], bound: int) -> float:
     """Return the mean step of a long run in which a rank starts a step when all others have finished the one `bound` +
     1 before it. `own` has the times of steps without waiting, by rank and step; each rank draws from its own.
 
-    >>> long_run(np.array([[2.0, 2.0], [3.0, 3.0]]), bound=4)
+    >>> _long_run_step(np.array([[2.0, 2.0], [3.0, 3.0]]), bound=4)
     3.0
-    >>> 2.0 < long_run(np.array([[1.0, 3.0], [1.0, 3.0]]), bound=1) < 2.5
+    >>> 2.0 < _long_run_step(np.array([[1.0, 3.0], [1.0, 3.0]]), bound=1) < 2.5
     True
     """
     ranks, steps = own.shape

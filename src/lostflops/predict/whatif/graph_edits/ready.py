@@ -61,7 +61,7 @@ class Inputs:
 
 
 def _last_forward(graph: TaskGraph, rows: Rows) -> int:
-    """Return the last of these tasks of a lane that is in a forward pass, NONE if there is none. Work between nodes of
+    """Return the last of these tasks of a lane that is in a forward pass, or NONE. Work between nodes of
     a backward pass counts as forward too, but such a stretch is short compared with a pass."""
     tasks = graph.tasks
     rows = rows[np.isin(tasks.phase[rows], (FORWARD, BACKWARD))]

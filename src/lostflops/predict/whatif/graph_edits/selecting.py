@@ -68,7 +68,7 @@ def ranks_with_device(graph: TaskGraph) -> Index:
 
 
 def launchers(graph: TaskGraph) -> Index:
-    """Return for each task the one that launched it, or handed it to another thread; NONE if there is none."""
+    """Return for each task the one that launched it, or handed it to another thread, or NONE."""
     edges = graph.edges
     rows = np.isin(edges.because, (Because.LAUNCH, Because.THREAD))
     rows &= on_lanes(graph, LaneKind.HOST)[edges.src] & ~on_lanes(graph, LaneKind.HOST)[edges.dst]

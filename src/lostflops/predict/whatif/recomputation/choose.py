@@ -55,7 +55,7 @@ def frontier(options: Options) -> list[Choice]:
 
 
 def cheapest(whole: Options, limit: int) -> Choice | None:
-    """Return the cheapest choice with a peak of at most `limit` bytes; None if there is none. A first search that keeps
+    """Return the cheapest choice with a peak of at most `limit` bytes, or None. A first search that keeps
     few ways gives an upper bound of the cost."""
     points = _ChoicePoints(_in_doubt(whole, limit), limit)
     found = _search(whole, points, _FEW_WAYS, None)
