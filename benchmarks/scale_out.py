@@ -2,6 +2,7 @@
 
     python benchmarks/scale_out.py FOLDER --json numbers.json
     python benchmarks/scale_out.py FOLDER --ranks 1000 --growth 16 104 304 --kill
+    python benchmarks/scale_out.py FOLDER --growth 16 100 1000 10000 --layers 12 --steps 20 --only-growth
 
 Makes traces (big_traces.py; not timed) unless FOLDER has them. Every measurement is a fresh process, start-up included;
 engines take turns. Memory is that of a process with all its children, looked at every 0.2 s. Exit code 1 means that
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import math
 import os
 import shutil
 import signal
@@ -25,8 +27,25 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 ENGINES = ("local", "ray")
-VERBS = ("report", "ranks", "diagnose")
-LEAST_RAY, MOST_SECONDS, MOST_MB = 0.8, 300.0, 4000.0
+LEAST_RAY, MOST_MB = 0.8, 1000.0
+MOST_SECONDS = {"report": 5.0, "ranks": 5.0, "diagnose": 20.0, "page": 30.0}
+"""Limits of 1,000 ranks on a quiet machine; smaller runs must keep them too."""
+MOST_SCANS = 5.0
+"""A report may take this many times what DuckDB takes to read the same tables bare."""
+READ_BY_REPORT = (
+    "accounts",
+    "clocks",
+    "diagnosis",
+    "lanes",
+    "ledger",
+    "ranks",
+    "spans",
+    "stacks",
+    "stats",
+    "steps",
+    "timings",
+    "work",
+)
 _LOOK_EVERY = 0.2
 
 
@@ -109,8 +128,8 @@ def ingested(traces: Path, run: Path, engine: str, workers: int, kill_after: flo
 
 
 def content(run: Path) -> dict[str, str]:
-    """The bytes of every file of a run, as a digest, by its name."""
-    files = sorted((run / "data").rglob("*.parquet"))
+    """The bytes of every file of a run, as a digest, by its name; a diagnosis says when it was made."""
+    files = [path for path in sorted((run / "data").rglob("*.parquet")) if path.parent.name != "diagnosis"]
     return {str(path.relative_to(run)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
@@ -135,14 +154,66 @@ def bare(run: Path) -> dict[str, float]:
 
 def questions(run: Path, truth: dict[str, Any]) -> tuple[dict[str, Sample], list[str]]:
     samples, wrong = {}, []
-    for verb in VERBS:
+    for verb, most in MOST_SECONDS.items():
         output = run.with_suffix(f".{verb}.json")
-        samples[verb] = measured(ours(verb, run, "--json"), output)
-        if f"Rank {truth['slow']} is late" not in output.read_text():
+        page = run.with_suffix(".html")
+        command = ours("report", run, "--html", page) if verb == "page" else ours(verb, run, "--json")
+        samples[verb] = measured(command, output)
+        # What a page says is deflated; it is what the others say.
+        if verb != "page" and f"Rank {truth['slow']} is late" not in output.read_text():
             wrong.append(f"{verb} does not name rank {truth['slow']}")
-        if samples[verb].seconds > MOST_SECONDS or samples[verb].peak_mb > MOST_MB:
+        if samples[verb].seconds > most or samples[verb].peak_mb > MOST_MB:
             wrong.append(f"{verb} takes {samples[verb].seconds:.0f} s and {samples[verb].peak_mb:.0f} MB")
     return samples, wrong
+
+
+_REPORT_AND_SCAN = """
+import json, sys, time
+import duckdb
+import lostflops
+
+def timed(action):
+    began = time.perf_counter()
+    action()
+    return time.perf_counter() - began
+
+run = lostflops.open(sys.argv[1])
+run.report()  # imports, and what the operating system keeps of the files
+files = {name: [str(run.folder / one.path) for one in own] for name, own in run.stored.manifest.files.items()}
+run.close()
+
+def report():
+    with lostflops.open(sys.argv[1]) as opened:
+        opened.report()
+
+def scan():
+    with duckdb.connect() as connection:
+        for name in sys.argv[2:]:
+            if files.get(name):
+                table = f"read_parquet({files[name]})"
+                columns = connection.sql(f"select * from {table}").columns
+                read = ", ".join(f'max("{column}")' for column in columns)
+                connection.execute(f"select count(*), {read} from {table}").fetchall()
+
+rounds = [(timed(report), timed(scan)) for _ in range(5)]
+print(json.dumps([min(column) for column in zip(*rounds)]))
+"""
+
+
+def against_scan(run: Path) -> dict[str, float]:
+    """A report in a process that is warm, beside a bare scan of the tables that it reads; in turn, best of five."""
+    command = [sys.executable, "-c", _REPORT_AND_SCAN, str(run), *READ_BY_REPORT]
+    report, scan = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    return {"report": report, "scan": scan, "times": report / scan}
+
+
+def slopes(curve: list[dict[str, Any]]) -> dict[str, float]:
+    """The power of the number of ranks that each time grows with, from the two largest runs."""
+    if len(curve) < 2:
+        return {}
+    small, large = sorted(curve, key=lambda point: point["ranks"])[-2:]
+    grown = math.log(large["ranks"] / small["ranks"])
+    return {name: math.log(large["seconds"][name] / small["seconds"][name]) / grown for name in large["seconds"]}
 
 
 def growth(folder: Path, options: argparse.Namespace, shape: list[str]) -> list[dict[str, Any]]:
@@ -153,8 +224,13 @@ def growth(folder: Path, options: argparse.Namespace, shape: list[str]) -> list[
         taken = {"ingest": ingested(traces, run, "local", options.workers)}
         samples, wrong = questions(run, truth)
         seconds = {name: sample.seconds for name, sample in (taken | samples).items()}
-        print(f"  {ranks:>5} ranks  {seconds}", file=sys.stderr)
-        curve.append({"ranks": ranks, "events": truth["events"], "seconds": seconds, "wrong": wrong})
+        beside = against_scan(run)
+        print(f"  {ranks:>5} ranks  {seconds}  {beside}", file=sys.stderr)
+        if beside["times"] > MOST_SCANS:
+            wrong.append(f"a report of {ranks} ranks takes {beside['times']:.1f} times a bare scan")
+        peaks = {name: sample.peak_mb for name, sample in (taken | samples).items()}
+        point = {"ranks": ranks, "events": truth["events"], "seconds": seconds, "peak_mb": peaks}
+        curve.append(point | {"against_scan": beside, "wrong": wrong})
     return curve
 
 
@@ -192,6 +268,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--repeat", type=int, default=2, help="rounds of both engines [default: 2]")
     parser.add_argument("--kill", action="store_true", help="also end a worker of each engine half-way, with -9")
     parser.add_argument("--growth", type=int, nargs="*", default=[], help="smaller runs, to see how times grow")
+    parser.add_argument("--only-growth", action="store_true", help="do not compare engines")
     parser.add_argument("--json", type=Path, help="write all numbers to this file")
     return parser.parse_args()
 
@@ -200,15 +277,25 @@ def main() -> int:
     options = arguments()
     options.folder.mkdir(parents=True, exist_ok=True)
     shape = ["--layers", options.layers, "--steps", options.steps]
-    traces, truth = traces_of(options.folder, options.ranks, shape)
-    report: dict[str, Any] = {"ranks": options.ranks, "events": truth["events"], "growth": []}
+    report: dict[str, Any] = {"growth": []}
     report["growth"] = growth(options.folder, options, shape)
+    report["slopes"] = slopes(report["growth"])
+    if options.only_growth:
+        report["wrong"] = [text for point in report["growth"] for text in point["wrong"]]
+        return finish(options, report)
+    traces, truth = traces_of(options.folder, options.ranks, shape)
+    report |= {"ranks": options.ranks, "events": truth["events"]}
     report["engines"], report["wrong"] = engines(options.folder, traces, options)
     run = options.folder / "run-local"
     report["bare"] = bare(run)
     samples, wrong = questions(run, truth)
     report["questions"] = {name: asdict(sample) for name, sample in samples.items()}
+    report["against_scan"] = against_scan(run)
     report["wrong"] += wrong + [text for point in report["growth"] for text in point["wrong"]]
+    return finish(options, report)
+
+
+def finish(options: argparse.Namespace, report: dict[str, Any]) -> int:
     if options.json:
         options.json.write_text(json.dumps(report, indent=1) + "\n")
     print(json.dumps(report, indent=1))

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 THEMES = ("light", "dark")
-WIDTHS = (1280, 390)
-HEIGHTS = {1280: 800, 390: 844}
+WIDTHS = (1440, 2560, 390)
+HEIGHTS = {1440: 900, 2560: 1440, 390: 844}
 TALLEST = 2400
 """A picture that is taller is cut: nobody looks at it as one."""
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import duckdb
 
+from lostflops.store.manifest import Manifest
 from lostflops.store.tables import TABLES, table
 
 _AT_ONCE = 200
@@ -22,6 +23,8 @@ class MemoryRun:
     steps: tuple[int, ...] = ()
     path = Path("run")
     address = "run"
+    manifest = Manifest()
+    """Of no files: nothing is derived from a run in memory."""
 
     def __init__(self, **rows: list[dict[str, Any]]) -> None:
         self.whole = self
@@ -54,6 +57,9 @@ class MemoryRun:
 
     def columns(self, query: str) -> dict[str, Any]:
         return self.connection.execute(query).fetchnumpy()
+
+    def is_kept(self, key: Hashable) -> bool:
+        return key in self._kept
 
     def keep(self, key: Hashable, make: Callable[[], Any]) -> Any:
         if key not in self._kept:

@@ -1,8 +1,8 @@
 """Where did the FLOPs go? Lostflops accounts for every nanosecond of distributed PyTorch training.
 
 `open(run)` gives the answers of the command line to Python, each as a `Result`; `ingest` reads traces into a run;
-`diff`, `gate` and `score` compare runs. `record`, `step` and `trace_handler` are for training scripts. Names are
-loaded on first use, so that `import lostflops` costs nothing.
+`diff`, `diff_page`, `gate` and `score` compare runs. `record`, `step` and `trace_handler` are for training scripts.
+Names are loaded on first use, so that `import lostflops` costs nothing.
 
 >>> import lostflops as lf
 >>> issubclass(lf.LostflopsError, Exception)
@@ -17,7 +17,7 @@ from lostflops.core import notebook
 
 if TYPE_CHECKING:
     from lostflops._version import __version__
-    from lostflops.api import TrainingRun, diff, doctor, estimate, gate, hang, ingest, open, score  # noqa: A004
+    from lostflops.api import TrainingRun, diff, diff_page, doctor, estimate, gate, hang, ingest, open, score  # noqa: A004
     from lostflops.collect.api import record, step
     from lostflops.collect.trace_handler import trace_handler
     from lostflops.core.errors import LostflopsError
@@ -32,6 +32,7 @@ __all__ = [
     "TrainingRun",
     "__version__",
     "diff",
+    "diff_page",
     "doctor",
     "estimate",
     "gate",
@@ -52,6 +53,7 @@ _HOMES = {
     "TrainingRun": "lostflops.api",
     "__version__": "lostflops._version",
     "diff": "lostflops.api",
+    "diff_page": "lostflops.api",
     "doctor": "lostflops.doctor",
     "estimate": "lostflops.api",
     "gate": "lostflops.api",

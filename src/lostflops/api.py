@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from lostflops.core.errors import UsageError
+from lostflops.core.errors import LostflopsError, RunError, UsageError
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -110,9 +111,13 @@ class TrainingRun:
         progress: Progress | None = None,
     ) -> Result:
         """Return why the run is slow and what each fix saves. `keep` stores the predictions, to be scored later."""
-        from lostflops.explain.advise.diagnose import diagnose
+        from lostflops.explain.advise.diagnosis import as_result, stored_diagnosis
 
         times = _times(calibration, topology)
+        if times is None and usd_per_hour is None and (found := stored_diagnosis(self.stored)) is not None:
+            return as_result(self.stored, found, top, keep=keep)
+        from lostflops.explain.advise.diagnose import diagnose
+
         return diagnose(self.stored, times, usd_per_hour=usd_per_hour, most=top, keep=keep, progress=progress)
 
     def explain(
@@ -372,13 +377,12 @@ class TrainingRun:
         from io import StringIO
         from tempfile import TemporaryDirectory
 
-        from lostflops.explain.advise.diagnose import diagnosed_once
         from lostflops.explain.advise.summary import card
         from lostflops.show.export.trackers import Summary, log
         from lostflops.show.pages.tracker_figures import metrics, series
         from lostflops.show.report import markdown
 
-        with TemporaryDirectory(prefix="lostflops-") as folder, diagnosed_once():
+        with TemporaryDirectory(prefix="lostflops-") as folder:
             report, text = self.report(), StringIO()
             markdown.write(card(report), text)
             page = Path(folder) / "lostflops-report.html"
@@ -402,11 +406,15 @@ class TrainingRun:
         self.close()
 
 
-def open(run: Place) -> TrainingRun:  # noqa: A001 - `lostflops.open(...)` is how it is called
-    """Open a run: a folder, or an address such as "s3://bucket/run"."""
+def open(run: Place, *, progress: Progress | None = None) -> TrainingRun:  # noqa: A001 - `lostflops.open(...)` is how it is called
+    """Open a run: a folder, or an address such as "s3://bucket/run".
+
+    Ledgers that are missing are computed and stored in the run; `progress(done, total)` counts their ranks.
+    """
+    from lostflops.account.derive.derive import with_accounts
     from lostflops.store.run import Run
 
-    return TrainingRun(Run.open(run))
+    return TrainingRun(with_accounts(Run.open(run), progress))
 
 
 def ingest(
@@ -417,12 +425,22 @@ def ingest(
     replace: bool = False,
     engine: str = "local",
     progress: Callable[[IngestProgress], None] | None = None,
+    ledger_progress: Progress | None = None,
 ) -> Result:
-    """Read traces (files, folders, globs) into a run, and return what was read. Open the run with `open(out)`."""
+    """Read traces (files, folders, globs) into a run, and return what was read. Open the run with `open(out)`.
+
+    `progress` reports the reading of files; `ledger_progress(done, total)` then counts ranks with a new ledger.
+    """
+    import duckdb
+
+    from lostflops.account.derive.derive import derive
+    from lostflops.account.ledger.few_steps import is_large
+    from lostflops.explain.advise.diagnose import diagnosis_of
     from lostflops.explain.analyze.quality import quality
     from lostflops.ingest import ingest as read_traces
     from lostflops.ingest.summary import summarise
-    from lostflops.store.places import remote
+    from lostflops.store.places import place_of, remote
+    from lostflops.store.spread.engines import ChosenEngine
     from lostflops.store.spread.names import EngineName
 
     chosen = EngineName(engine)
@@ -431,7 +449,12 @@ def ingest(
     )
     if chosen is not EngineName.LOCAL and remote(Path(out)):
         return summarise(summary, None)  # a run that many machines wrote is not copied here before it is asked for
+    with suppress(RunError, OSError, duckdb.Error):  # whoever asks first computes the ledgers, or says what is wrong
+        derive(place_of(out), ChosenEngine(chosen, workers), ledger_progress)
     with open(out) as run:
+        with suppress(LostflopsError):  # a question that shows findings says what is wrong
+            if not remote(Path(out)) and not is_large(run.stored):
+                diagnosis_of(run.stored)
         return summarise(summary, quality(run.stored))
 
 
@@ -439,14 +462,36 @@ def diff(
     before: Runs, after: Runs, *, margin: float = 0.02, anyway: bool = False, progress: Progress | None = None
 ) -> Result:
     """Compare two runs, or two groups of runs: which is faster, and where."""
-    from lostflops.explain.compare import recordings
-    from lostflops.explain.compare.diff import diff as compare
-    from lostflops.explain.compare.sides import read_pair
+    from lostflops.explain.compare.compare_runs import compare_runs
 
+    return compare_runs(_runs(before), _runs(after), margin=margin, anyway=anyway, progress=progress)
+
+
+def diff_page(
+    before: Runs,
+    after: Runs,
+    file: Place,
+    *,
+    margin: float = 0.02,
+    anyway: bool = False,
+    progress: Progress | None = None,
+) -> Result:
+    """Compare two runs, or two groups of runs, in one HTML file, and return where it is.
+
+    It has the answer of `diff`, the median steps of both on one time axis, all that changed, and the findings of each.
+    """
+    from lostflops.show.pages.comparison import comparison_page
+    from lostflops.show.report.html import check_file, save_page
+
+    check_file(Path(file))
     sides = _runs(before), _runs(after)
-    if recordings.mark_no_steps([*sides[0], *sides[1]]):
-        return recordings.diff(*sides, anyway=anyway)
-    return compare(read_pair(*sides, anyway=anyway, accounted=True, progress=progress), margin)
+    made = comparison_page(*sides, margin=margin, anyway=anyway, progress=progress, open_run=_open_stored)
+    return save_page(made, Path(file))
+
+
+def _open_stored(run: Path) -> Run:
+    """Open a run, and compute what it should store and does not."""
+    return open(run).stored
 
 
 def gate(

@@ -6,6 +6,7 @@ from types import ModuleType
 
 import pytest
 
+import lostflops.account.derive.derive
 from lostflops.cli.main import main
 from lostflops.core.errors import NotARun
 from memory_run import MemoryRun

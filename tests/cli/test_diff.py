@@ -59,3 +59,30 @@ def test_no_run(made, lostflops):
     assert lostflops("diff", made / "gone-*", made / "new").code == 2
     assert lostflops("diff", made / "gone", made / "new").code == 5
     assert lostflops("diff", ",", made / "new").code == 2
+
+
+def test_a_page_is_written_to_a_file(made, lostflops, tmp_path):
+    file = tmp_path / "page.html"
+    done = lostflops("diff", made / "old", made / "new", "--html", file)
+    assert done.code == 0
+    assert f"Wrote{file}" in "".join(done.out.split())  # long paths are wrapped
+    assert "Next: lostflops gate --baseline" in " ".join(done.out.split())
+    assert file.read_text().startswith("<!doctype html>")
+    told = json.loads(lostflops("diff", made / "old", made / "new", "--html", file, "--json").out)
+    assert told["schema"] == "lostflops.page_file/1"
+    assert told["file"] == str(file)
+
+
+def test_a_page_cannot_be_markdown_too(made, lostflops, tmp_path):
+    done = lostflops("diff", made / "old", made / "new", "--html", tmp_path / "page.html", "--md")
+    assert done.code == 2
+    assert lostflops("diff", made / "old", made / "new", "--html", tmp_path).code == 2
+
+
+def test_json_has_the_compared_steps(made, lostflops):
+    told = json.loads(lostflops("diff", made / "old", made / "new", "--json").out)
+    names = [series["series"] for series in told["compared_steps"]]
+    assert [name.partition(":")[0] for name in names] == ["A"] * 3 + ["B"] * 3
+    first = told["compared_steps"][0]
+    assert len(first["ns"]) == 60
+    assert first["number"] == list(range(1, 61))

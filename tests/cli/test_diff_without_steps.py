@@ -25,8 +25,11 @@ def test_lines_and_kernels_are_per_second_of_recording(made, lostflops):
     told = json.loads(lostflops("diff", made / "old", made / "new", "--json").out)
     assert (told["answer"], told["steps_from"]) == ("inconclusive", "none")
     compute = next(row for row in told["lines"] if row["line"] == "compute")
-    assert compute["before_ns"] == round(1e9 * 10 * 300 / 9_300)
-    assert compute["after_ns"] == round(1e9 * 10 * 500 / 9_500)
+    assert compute["before_ns"] == pytest.approx(1e9 * 10 * 300 / 9_300, abs=1)
+    assert compute["after_ns"] == pytest.approx(1e9 * 10 * 500 / 9_500, abs=1)
+    *lines, second = told["lines"]
+    for key in ("before_ns", "after_ns"):
+        assert sum(row[key] for row in lines) == second[key] == 1_000_000_000, "rounded lines still sum to a second"
     assert [(row["name"], row["change"]) for row in told["kernels"]] == [("gemm<int>", "longer")]
 
 

@@ -1,3 +1,4 @@
+import gc
 import os
 import subprocess
 import sys
@@ -52,11 +53,11 @@ FLAGS = {
     | CLAIMS
     | MARKDOWN,
     "open": {"RUN", "--out", "--browser", "--json"},
-    "serve": {"RUN", "--port", "--browser", "--json"},
+    "serve": {"RUN", "B", "--port", "--browser", "--json"},
     "export": {"RUN", "--perfetto", "--wandb", "--mlflow", "--tensorboard", "--rank", "--step", "--json"},
     "diagnose": {"RUN", "--usd-per-hour", "--top", "--calibration", "--topology", "--json"} | MARKDOWN,
     "explain": {"RUN", "N", "--usd-per-hour", "--calibration", "--topology", "--json"} | MARKDOWN,
-    "diff": {"A", "B", "--margin", "--anyway", "--json"} | MARKDOWN,
+    "diff": {"A", "B", "--margin", "--anyway", "--html", "--json"} | MARKDOWN,
     "gate": {"--baseline", "--candidate", "--max-regress", "--anyway", "--json"} | MARKDOWN,
     "scale": {
         "RUN",
@@ -240,3 +241,9 @@ def test_a_folder_that_is_not_utf8_around_the_run_is_told_too(lostflops, tmp_pat
 
 def test_the_command_of_a_job_may_hold_any_bytes(lostflops) -> None:
     assert "UTF-8" not in lostflops("run", "--steps", "nonsense", "--", "python", os.fsdecode(b"caf\xe9")).err
+
+
+def test_a_program_that_calls_ours_keeps_its_garbage_collector(lostflops) -> None:
+    before = gc.get_threshold()
+    assert lostflops("--version").code == 0
+    assert gc.get_threshold() == before

@@ -19,7 +19,7 @@ def golden(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def one_question(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lostflops.show.pages.page.QUESTIONS", (trust,))
+    monkeypatch.setattr("lostflops.show.pages.page.QUESTIONS", {"quality": trust})
 
 
 @pytest.fixture

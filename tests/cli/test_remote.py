@@ -44,7 +44,8 @@ def test_ingest_report_and_sql(lostflops, object_store: ObjectStore, cluster: li
     assert (shown.code, run in shown.out.splitlines()[-1]) == (0, True)
     assert str(tmp_path) not in shown.out
     info = json.loads(lostflops("info", run, "--json").out)
-    assert info["contents"]["disk"]["files"] == len(object_store.keys("run/data"))
+    # The ledgers were a second commit: the table of ranks of the first stays for readers that still use it.
+    assert info["contents"]["disk"]["files"] == len(object_store.keys("run/data")) - 1
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 import time
 import warnings
 import weakref
@@ -30,9 +31,21 @@ OPTIONS = ("memory", "modules")
 Row = dict[str, Any]
 
 
+def forget_models() -> None:
+    """Let go of what tests in this process trained before; compiled code keeps its models until it is reset."""
+    if dynamo := sys.modules.get("torch._dynamo"):
+        dynamo.reset()
+    gc.collect()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _models_of_other_files_are_gone() -> None:
+    forget_models()
+
+
 @pytest.fixture(autouse=True)
 def _models_of_other_tests_are_gone() -> None:
-    gc.collect()
+    forget_models()
 
 
 def network(width: int = 32) -> Any:

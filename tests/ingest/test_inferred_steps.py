@@ -3,7 +3,7 @@
 import pytest
 from tests.ingest.test_kineto_golden import kernel, launch, note, op, step
 
-from lostflops.account.ledger.accounts import ledgers
+from lostflops.account.ledger.answers import ledgers
 from lostflops.account.ledger.scope import scope
 from lostflops.account.ledger.total import RunLedger
 from lostflops.account.ledger.windows import WindowKind, inferred_steps

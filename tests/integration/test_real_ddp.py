@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import lostflops
-from lostflops.account.ledger.accounts import ledgers
+from lostflops.account.ledger.answers import ledgers
 from lostflops.account.ledger.scope import scope
 from lostflops.account.ledger.windows import WindowKind
 from lostflops.store.run import Run

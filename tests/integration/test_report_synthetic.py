@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
-from lostflops.account.ledger.accounts import ledgers
+from lostflops.account.ledger.answers import ledgers
 from lostflops.account.ledger.scope import scope
 from lostflops.account.ledger.windows import WindowKind
 from lostflops.explain.analyze.report import report

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lostflops.account.ledger.accounts import ledgers
+from lostflops.account.ledger.answers import ledgers
 from lostflops.account.ledger.scope import scope
 from lostflops.account.ledger.total import RunLedger
 from lostflops.account.ledger.windows import WindowKind

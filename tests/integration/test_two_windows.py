@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from lostflops.account.ledger.accounts import RankLedger, ledgers
+from lostflops.account.ledger.accounts import RankLedger
+from lostflops.account.ledger.answers import ledgers
 from lostflops.account.ledger.scope import scope
 from lostflops.account.ledger.windows import WindowKind
 from lostflops.ingest import ingest

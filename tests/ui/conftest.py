@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Dialog, Page, Request
 
 # What they compare is told where they fail, as in tests themselves.
-pytest.register_assert_rewrite("tests.ui.shown_charts", "tests.ui.shown_figures", "tests.ui.shown_timelines")
+pytest.register_assert_rewrite(
+    "tests.ui.saved", "tests.ui.shown_charts", "tests.ui.shown_figures", "tests.ui.shown_timelines"
+)
 
 # Scripts of the test harness run outside of the page's policy, so what they hear is what the page's own scripts tried.
 TELL_VIOLATIONS = """document.addEventListener("securitypolicyviolation", (event) =>

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from lostflops.account.derive.derive import derive
 from lostflops.collect.capture import trace_file
 from lostflops.ingest import ingest
-from lostflops.testing import BASE_TIME, Losses, Straggler, SyntheticCluster
+from lostflops.testing import BASE_TIME, Losses, Straggler, SyntheticCluster, store
 from made_captures import frames, session, write
 
 RANKS = 4
@@ -47,6 +48,22 @@ def recorded_run(folder: Path) -> Path:
         write(capture, rank, frames(rank, f"s{rank}", told))
     ingest([capture], folder / "run", workers=1)
     return folder / "run"
+
+
+def hosted_run(folder: Path) -> Path:
+    """A pipeline of two stages on two hosts, four ranks each: the kernels of rank 5 are slow, and more so those of
+    rank 2."""
+    cluster = SyntheticCluster(
+        ranks=8,
+        ranks_per_host=4,
+        steps=4,
+        pipeline_parallel=2,
+        microbatches=2,
+        stragglers=(Straggler(5, "slow_kernels", factor=1.2), Straggler(2, "slow_kernels", factor=1.6)),
+    )
+    path = store(cluster.generate(), folder / "run", host_names=True)
+    derive(path)
+    return path
 
 
 def _allocations(events: list[Event], rank: int) -> Iterator[Event]:

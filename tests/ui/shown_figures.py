@@ -3,11 +3,12 @@ compared."""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from lostflops.account.facts.kernel_names import short
 from lostflops.core.results import Field, Findings, Lines, Pairs, Portions, Prediction, Section, Table, Waterfall
-from lostflops.core.units import format_bytes, format_ns, format_share
+from lostflops.core.units import format_bytes, format_ns, format_percent, format_share
 from lostflops.show.report.values import format_value, format_values
 
 if TYPE_CHECKING:
@@ -130,6 +131,23 @@ def findings_are(where: Locator, _: Findings, told: Rows) -> int:
     return compared
 
 
+def cards_are(where: Locator, block: Findings, told: Rows) -> int:
+    """The first findings: what each is, its fix, what that saves, and how many there are more."""
+    cards = where.locator(".card")
+    first = told[: block.most_shown]
+    assert [card.get_attribute("data-cause") for card in cards.all()] == [one["cause"] for one in first]
+    for card, one in zip(cards.all(), first, strict=True):
+        words = card.text_content()
+        title, *rest = re.split(r"(?<=[.:]) ", one["what"], maxsplit=1)
+        wanted = [title.rstrip(".:"), *(text[0].upper() + text[1:] for text in rest), one["fix"]]
+        if one["prediction"] is not None and one["prediction"]["gain_low"] > 0:
+            wanted.append(f"saves {format_percent(one['prediction']['gain'])}")
+        assert [text for text in wanted if text not in words] == [], one["cause"]
+    left = len(told) - len(first)
+    assert where.get_by_text(f"{left} more in the diagnosis").count() == (left > 0)
+    return 3 * len(first)
+
+
 def _rests(part: dict[str, Any]) -> list[str]:
     """What a finding rests on, with the first of its places."""
     where = [("rank", part["ranks"]), ("step", part["steps"])]
@@ -151,9 +169,15 @@ def _saving(one: dict[str, Any]) -> list[str]:
 
 TURNED = """(box, positions) => positions.map(([change, value]) => {
   const knob = box.querySelector(`[data-knob="${change}"]`);
-  const input = knob.querySelector("input");
-  input.value = [...knob.querySelectorAll("option")].findIndex((one) => one.label === value);
-  input.dispatchEvent(new Event("input"));
+  const [toggle, slider, list] = ["button", "input[type=range]", "select"].map((kind) => knob.querySelector(kind));
+  const radio = knob.querySelector(`input[type=radio][aria-label="${value}"]`);
+  if (toggle) toggle.getAttribute("aria-pressed") === "true" || toggle.click();
+  else if (radio) radio.click();
+  else if (list) (list.value = value, list.dispatchEvent(new Event("change")));
+  else for (let place = 0; place <= slider.max && slider.getAttribute("aria-valuetext") !== value; place += 1) {
+    slider.value = place;
+    slider.dispatchEvent(new Event("input"));
+  }
   const figure = (name) => box.querySelector(`.figure.${name} strong`).textContent;
   return [figure("measured"), figure("predicted"), figure("gain"), box.querySelector(".sure").textContent];
 })"""

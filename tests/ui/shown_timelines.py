@@ -17,6 +17,11 @@ PANEL = """const told = () => {
   const values = all("dd");
   return [all("strong")[0], Object.fromEntries(all("dt").map((name, at) => [name, values[at]]))];
 };"""
+# Goes to an address, as Back does and as a link does that somebody opens.
+ADDRESS = """const goTo = (query) => {
+  history.replaceState(null, "", `#${box.closest("article").id}?${query}`);
+  dispatchEvent(new PopStateEvent("popstate"));
+};"""
 FOUND = f"""(box, [text, most]) => {{
   {PANEL}
   const input = box.querySelector(".search");
@@ -46,12 +51,13 @@ def spans_are(where: Locator, _: Spans, told: dict[str, Any]) -> int:
 
 STRETCHES = f"""(box, [row, count]) => {{
   {PANEL}
+  {ADDRESS}
   const canvas = box.querySelector(".rows canvas");
   const press = (key, times, shiftKey = false) => {{
     for (let at = 0; at < times; at++) canvas.dispatchEvent(new KeyboardEvent("keydown", {{ key, shiftKey }}));
     return told();
   }};
-  press("Escape", 1);
+  goTo("order=by rank");
   press("ArrowUp", 100);
   press("ArrowDown", row);
   press("ArrowLeft", count + 1, true);
@@ -59,8 +65,9 @@ STRETCHES = f"""(box, [row, count]) => {{
 }}"""
 EVENTS = f"""(box, events) => {{
   {PANEL}
+  {ADDRESS}
   return events.map(([rank, event]) => {{
-    document.dispatchEvent(new CustomEvent("lostflops:show", {{ detail: {{ rank, event }} }}));
+    goTo(`ranks=${{rank}}&event=${{rank}}.${{event}}&open=${{rank}}`);
     return told();
   }});
 }}"""
@@ -80,7 +87,7 @@ def strips_are(where: Locator, _: Strips, told: dict[str, Any]) -> int:
 
 
 def events_are(where: Locator, told: dict[str, Any], rows: list[dict[str, Any]]) -> int:
-    """What stands below rows, shown as the evidence of a finding is."""
+    """What stands below rows, shown by an address as the evidence of a finding is."""
     shown = where.evaluate(EVENTS, [[one["rank"], one["event"]] for one in rows])
     for (name, pairs), one in zip(shown, rows, strict=True):
         assert one["name"].startswith(name.removesuffix("…")), "names may be cut"

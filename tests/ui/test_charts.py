@@ -9,7 +9,21 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lostflops.core.results import Block, Field, HeatMap, Page, Plot, Result, Series, Stacks, Timeline
+from lostflops.core.results import (
+    Block,
+    Field,
+    HeatMap,
+    Page,
+    Pair,
+    Pairs,
+    Plot,
+    Portion,
+    Portions,
+    Result,
+    Series,
+    Stacks,
+    Timeline,
+)
 from lostflops.core.units import format_bytes, format_ns, format_share
 from lostflops.show.report.html import write_page
 from lostflops.show.report.values import format_value
@@ -71,6 +85,7 @@ def test_axes_have_round_values_in_their_units(shown: Shown) -> None:
         _plot("longer", time, Field("share", "share"), (0, 0.1), (90 * 3600e9, 0.9)),
         _plot("near", Field("step", "count"), time, (1, 25.84e6), (2, 25.87e6), (3, 25.95e6)),
         _plot("few", Field("ranks", "count"), time, (8, 100), (16, 100), (4096, 100)),
+        width=2300,
     )
     assert _labels(tab, "decades") == (
         ["1 kB", "10 kB", "100 kB", "1 MB", "10 MB", "100 MB", "1 GB"],
@@ -85,6 +100,17 @@ def test_axes_have_round_values_in_their_units(shown: Shown) -> None:
     near = ["25.84 ms", "25.86 ms", "25.88 ms", "25.9 ms", "25.92 ms", "25.94 ms"]
     assert _labels(tab, "near") == (["1", "2", "3"], near), "close ticks are told apart"
     assert tab.locator("[data-block=long] .axis").all_text_contents() == ["bus bandwidth (GB/s)", "time"]
+
+
+def test_ratios_have_round_values_too(shown: Shown) -> None:
+    """Few values of a roofline are no reason to write just them; numbers of things are."""
+    work, rate = Field("flop_per_byte", "count"), Field("flop_per_second", "flop")
+    roof = ((204.8, 686e12), (295.2, 989e12), (819.2, 584e12), (1117.1, 584e12), (4681.1, 989e12))
+    tab = shown(_plot("roofline", work, rate, *roof, log=True))
+    assert _labels(tab, "roofline") == (
+        ["200", "500", "1000", "2000", "5000"],
+        ["600 TFLOP", "700 TFLOP", "800 TFLOP", "900 TFLOP", "1 PFLOP"],
+    )
 
 
 # Plots
@@ -415,3 +441,40 @@ def test_search_tells_the_share_that_matches(flame: Tab) -> None:
     assert "100.0%" in flame.locator("output").inner_text(), "what matches inside of another counts once"
     flame.locator(".flame input").fill("")
     assert flame.locator("output").inner_text() == ""
+
+
+# Paper
+
+
+def test_charts_that_were_never_in_sight_are_on_paper(open_page, tmp_path: Path) -> None:
+    """Browsers take the picture when those that listen are done, and draw no further frame for it."""
+    above = Pairs("above", "", tuple(Pair(f"f{n}", n, "count") for n in range(300)))
+    owners = Portions("owners", "", "owner", (Portion("parameters", 6, 1), Portion("gradients", 4, 1)), 10)
+    memory = Timeline("memory", "", BEGAN, BEGAN + 900_000_000, (BEGAN,), (1,), (("parameters", (1,)),), ())
+    heat = HeatMap("heat", "", (("0", (1.0, 2.0)),), "ns", "made")
+    below = Result("below", "Below", "Below.", (FITTED, owners, memory, heat, LOST))
+    file = tmp_path / "page.html"
+    with file.open("w", encoding="utf-8") as stream:
+        fillers = (Result(name, name, "Above.", (above,)) for name in ("first", "second", "third", "fourth"))
+        write_page(Page("made", (*fillers, below), {}), stream)
+    tab = open_page(file)
+    tab.add_init_script("window.requestIdleCallback = () => 0")  # else a page draws the rest when it has time
+    tab.reload()
+    tab.locator("html[data-ready=yes]").wait_for(state="attached")
+    assert tab.locator("#below [data-block]").count() == 0
+    drawn = tab.evaluate(
+        """() => {
+          dispatchEvent(new Event("beforeprint"));
+          const found = document.querySelectorAll("#below .chart > :is(svg, canvas), #below .tile");
+          return [...found].filter((one) => one.getBoundingClientRect().width > 0).length;
+        }"""
+    )
+    assert drawn == 4 + 2
+    tab.set_viewport_size({"width": 700, "height": 1000})
+    tab.emulate_media(media="print")
+    wide = "all => all.filter((one) => one.getBoundingClientRect().right > innerWidth).length"
+    assert tab.locator("#below .chart > :is(svg, canvas)").evaluate_all(wide) == 0
+    swatches = tab.locator(".chart-legend svg, .chart-legend button")
+    assert swatches.count() > 0
+    assert set(swatches.evaluate_all("all => all.map((one) => getComputedStyle(one).printColorAdjust)")) == {"exact"}
+    assert all(swatches.nth(place).is_visible() for place in range(swatches.count()))

@@ -1,4 +1,4 @@
-"""Sliders of a live page: the server replays them together, and an answer that comes too late is not shown."""
+"""What-ifs of a live page: the server replays them together, and an answer that comes too late is not shown."""
 
 from __future__ import annotations
 
@@ -50,10 +50,11 @@ def page(open_page, address: str) -> Any:
     return page
 
 
-def turn(page: Any, change: str, place: int) -> str:
-    """The value at that place."""
-    page.locator(f"[data-knob='{change}'] input").fill(str(place))
-    return str(page.locator(f"[data-knob='{change}'] output").inner_text())
+def turn(page: Any, change: str, value: str) -> None:
+    knob = page.locator(f"[data-knob='{change}']")
+    if not knob.is_visible():
+        page.locator(".knobs .still summary").click()
+    knob.get_by_role("radio", name=value, exact=True).check()
 
 
 def answer(page: Any) -> list[str]:
@@ -61,8 +62,11 @@ def answer(page: Any) -> list[str]:
     return list(page.locator(".figure strong").all_inner_texts())
 
 
-def test_two_sliders_are_replayed_together(page: Any, folder: Path) -> None:
-    changes = [(name, turn(page, name, place)) for name, place in (("network.bandwidth", 0), ("accumulate", 1))]
+@pytest.mark.parametrize("order", [1, -1])
+def test_two_changes_are_replayed_together_in_one_order(page: Any, folder: Path, order: int) -> None:
+    changes = [("network.bandwidth", "0.25x"), ("accumulate", "2")]
+    for name, value in changes[::order]:
+        turn(page, name, value)
     with Run.open(folder) as run:
         start = baseline(run)
     together, alone = try_changes(start, changes), try_changes(start, changes[1:])
@@ -78,9 +82,9 @@ def test_an_answer_that_comes_late_is_dropped(page: Any) -> None:
         held.append(route)
 
     page.route("**/api/whatif", hold)
-    turn(page, "network.bandwidth", 0)
-    for place in (1, 2):
-        turn(page, "accumulate", place)
+    turn(page, "network.bandwidth", "0.25x")
+    for place, value in ((1, "2"), (2, "4")):
+        turn(page, "accumulate", value)
         while len(held) < place:
             page.wait_for_timeout(20)
     told = {"low_ns": 1, "high_ns": 3, "lines": [["compute", 2]], "why_not": "", "work": 1, "how": "", "notes": []}
@@ -88,3 +92,11 @@ def test_an_answer_that_comes_late_is_dropped(page: Any) -> None:
         with page.expect_response("**/api/whatif"):
             route.fulfill(json={"value": "", "predicted_ns": ns, **told})
     assert answer(page)[1] == "2.00 ms"
+
+
+def test_a_link_with_two_changes_is_replayed(page: Any, folder: Path) -> None:
+    page.goto(page.url.partition("#")[0] + "#?changes=accumulate:2;network.bandwidth:0.25x")
+    with Run.open(folder) as run:
+        together = try_changes(baseline(run), [("network.bandwidth", "0.25x"), ("accumulate", "2")])
+    page.locator(".answer h4", has_text="With network.bandwidth=0.25x, accumulate=2").wait_for()
+    assert answer(page)[1] == format_ns(together.predicted_ns)

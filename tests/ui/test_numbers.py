@@ -4,6 +4,7 @@ would, opened in a browser, and compared cell by cell."""
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass
@@ -37,8 +38,10 @@ from lostflops.store.run import Run
 from tests.integration.statements import saving_of
 from tests.ui.conftest import opening
 from tests.ui.made_run import recorded_run
+from tests.ui.saved import holds_rows, save
 from tests.ui.shown_charts import heat_map_is, over_time_is, plot_is, stacks_are
 from tests.ui.shown_figures import (
+    cards_are,
     figures_are,
     findings_are,
     knobs_are,
@@ -68,7 +71,7 @@ VERBS = {
     "flame": ("flame", "--all"),
 }
 """The verb that answers as a view does."""
-OWN = {"timeline", "knobs", "quality"}
+OWN = {"overview", "timeline", "knobs", "quality"}
 """Views that several verbs answer, or parts of one: each has a test of its own."""
 COMPARED: dict[type[Block], Callable[[Locator, Any, Any], int]] = {
     Findings: findings_are,
@@ -110,7 +113,14 @@ class Job:
     def says(self, view: str, verdict: str, notes: list[str]) -> None:
         article = self.tab.locator(f"article#{view}")
         assert article.locator(".verdict").inner_text() == verdict
-        assert article.locator(".notes li").all_text_contents() == notes
+        everywhere = Counter(self.tab.locator(".notes li").all_text_contents())
+        assert [note for note in notes if everywhere[note] != 1] == [], "each note once on the page"
+        here = article.locator(".notes li").all_text_contents()
+        earlier = {note for result in self.page.results[: self.place(view)] for note in result.notes}
+        assert here == [note for note in notes if note not in earlier]
+
+    def place(self, view: str) -> int:
+        return [result.name for result in self.page.results].index(view)
 
 
 @pytest.fixture(scope="module")
@@ -155,9 +165,24 @@ def test_a_view_shows_what_its_verb_says(job: Job, view: str) -> None:
     assert compared, f"{view} shows nothing of this run"
 
 
+@pytest.mark.parametrize("view", ["report", "ranks", "comm", "kernels"])
+def test_a_saved_table_holds_what_its_verb_says(job: Job, view: str) -> None:
+    tables = [block for block in job.result(view).blocks if isinstance(block, Table) and block.rows]
+    told = job.told(*VERBS[view])
+    assert sum(holds_rows(save(job.shown(view, one.name), "CSV"), one, told[one.name]) for one in tables) > 10
+
+
 def shows(where: Locator, block: Block, told: Any) -> int:
     """How many values of a block were found to be those of JSON; one of a kind that nobody compares is an error."""
     return COMPARED[type(block)](where, block, told)
+
+
+def test_overview_shows_the_ledger_of_report_and_the_first_findings(job: Job) -> None:
+    told = job.told("report")
+    ledger, cards = job.result("overview").blocks
+    job.says("overview", job.result("overview").verdict, [told["verdict"]])
+    assert shows(job.shown("overview", ledger.name), ledger, told["ledger"])
+    assert cards_are(job.shown("overview", cards.name), cards, job.told("diagnose")["findings"])
 
 
 def test_quality_shows_what_info_says_and_stays_in_sight(job: Job) -> None:

@@ -63,7 +63,7 @@ def test_a_click_gives_the_trace_to_the_other_tab(browser: Browser, address: str
     assert asked == []
     with context.expect_page() as other:
         button.click()
-    other.value.wait_for_function("window.got", timeout=60_000)
+    other.value.wait_for_function("() => window.got", timeout=60_000)
     title, data = other.value.evaluate("window.got")
     trace = decode(gzip.decompress(base64.b64decode(data)))
     assert title == "gpt"

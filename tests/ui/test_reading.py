@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from lostflops.account.facts.kernel_names import short
 from lostflops.account.ledger.lines import LINES as LEDGER
 from lostflops.core.results import Field, HeatMap, Line, Lines, Page, Result, Table
 from lostflops.show.report.html import write_page
+from tests.ui.stylesheet import read_table, read_variables
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page as Tab
@@ -35,12 +37,44 @@ def shown(open_page: OpenPage, tmp_path: Path) -> Shown:
     return show
 
 
+BARS = ".lines .unfolding > [data-row] .bar"
+
+
 @THEMES
-def test_no_two_lines_of_the_ledger_share_a_colour(shown: Shown, dark: bool) -> None:
+def test_only_bubbles_share_a_colour_in_the_ledger(shown: Shown, dark: bool) -> None:
     lines = tuple(Line(name, 10, 1 / len(LEDGER)) for name in LEDGER)
     tab = shown(Result("made", "Made", "Made.", (Lines("lines", "", lines, 10 * len(LEDGER), 1, ""),)), dark=dark)
-    bars = tab.locator(".whole [data-line] rect").evaluate_all("all => all.map(one => getComputedStyle(one).fill)")
-    assert len(bars) == len(set(bars)) == len(LEDGER)
+    bars = tab.locator(BARS).evaluate_all("all => all.map(one => getComputedStyle(one).fill)")
+    assert len(bars) == len(LEDGER) == len(set(bars)) + 1
+    assert bars[LEDGER.index("idle.bubble")] == bars[LEDGER.index("comm.bubble")]
+
+
+# All colours of a picture but those at its edges.
+COLOURS = """async (picture) => {
+  const bytes = Uint8Array.from(atob(picture), (letter) => letter.charCodeAt(0));
+  const image = await createImageBitmap(new Blob([bytes], { type: "image/png" }));
+  const pen = new OffscreenCanvas(image.width, image.height).getContext("2d");
+  pen.drawImage(image, 0, 0);
+  const { data } = pen.getImageData(4, 4, image.width - 8, image.height - 8);
+  const digits = (part) => part.toString(16).padStart(2, "0");
+  const text = (place) => "#" + [...data.slice(place, place + 3)].map(digits).join("");
+  return [...new Set(Array.from({ length: data.length / 4 }, (_, pixel) => text(4 * pixel)))];
+}"""
+
+
+@THEMES
+def test_waits_are_hatched_and_nothing_else_is(shown: Shown, dark: bool) -> None:
+    lines = tuple(Line(name, 10, 1 / len(LEDGER)) for name in LEDGER)
+    tab = shown(Result("made", "Made", "Made.", (Lines("lines", "", lines, 10 * len(LEDGER), 1, ""),)), dark=dark)
+    found = read_variables("dark" if dark else "light")
+    for line in LEDGER:
+        picture = tab.locator(f".lines .unfolding > [data-row='{line}'] .bar").screenshot()
+        colours = set(tab.evaluate(COLOURS, b64encode(picture).decode()))
+        variable = read_table("colours.ts", "TIME")[line]
+        if ground := found.get(f"{variable}-ground"):
+            assert {ground, found[variable]} <= colours, line
+        else:
+            assert colours == {found[variable]}, line
 
 
 CONTRAST = """(element) => {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,10 +12,11 @@ import pytest
 
 from lostflops.account.ledger.lines import LINES
 from lostflops.core.pictures import Events, Lane, Meetings, Span, Spans, Strips
-from lostflops.core.results import Block, Page, Result
+from lostflops.core.results import Block, Evidence, Finding, Findings, Page, Result
 from lostflops.core.units import format_ns, parse_duration
 from lostflops.show.pages.glossary import GLOSSARY
 from lostflops.show.report.html import write_page
+from tests.ui.stylesheet import read_variables
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page as Tab
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 SPAN, BINS = 8_000_000_000, 64
 COMPUTE, TRANSFER, WAIT = (1 + LINES.index(line) for line in ("compute", "comm.transfer", "comm.wait"))
-BLUE, ORANGE, RED = (0, 114, 178), (230, 159, 0), (213, 94, 0)
+BLUE, ORANGE, RED, GREEN, VIOLET = "--compute", "--transfer", "--wait", "--phase-forward", "--phase-backward"
 HOSTILE = "<img src=x onerror=alert(1)>"
 AXIS, ROW = 22, 22
 MINUTE = 60_000_000_000
@@ -89,10 +90,10 @@ def strips(ranks: int = 2) -> Strips:
 
 @pytest.fixture
 def show(open_page: OpenPage, tmp_path: Path) -> Show:
-    def shown(block: Block, **look: object) -> Tab:
+    def shown(block: Block, *before: Result, **look: object) -> Tab:
         file = tmp_path / "page.html"
         with file.open("w", encoding="utf-8") as stream:
-            write_page(Page("made", (Result("made", "Made", "It is made.", (block,)),), GLOSSARY), stream)
+            write_page(Page("made", (*before, Result("made", "Made", "It is made.", (block,))), GLOSSARY), stream)
         tab = open_page(file, **look)
         tab.locator(f"[data-block={block.name}]").scroll_into_view_if_needed()
         tab.locator(".timeline .rows canvas").wait_for()
@@ -106,9 +107,17 @@ def painted(tab: Tab) -> None:
     tab.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
 
-def pixel(tab: Tab, share: float, row: int) -> tuple[int, ...]:
+def pixel(tab: Tab, share: float, row: int) -> str:
     painted(tab)
-    return tuple(tab.evaluate(PIXEL, [share, AXIS + ROW * row + ROW // 2]))
+    return colour_at(tab, share, AXIS + ROW * row + ROW // 2)
+
+
+def colour_at(tab: Tab, share: float, y: float) -> str:
+    """The variable with the colour at a place, that of stripes also between them; a number for any other colour."""
+    theme = "dark" if tab.evaluate("matchMedia('(prefers-color-scheme: dark)').matches") else "light"
+    known = {text: name.removesuffix("-ground") for name, text in read_variables(theme).items()}
+    text = "#{:02x}{:02x}{:02x}".format(*tab.evaluate(PIXEL, [share, y]))
+    return known.get(text, text)
 
 
 def press(tab: Tab, *keys: str) -> None:
@@ -123,6 +132,24 @@ def test_rows_show_what_each_rank_was_doing(show, look):
     tab = show(strips(), **look)
     assert [pixel(tab, share, 0) for share in (0.25, 0.6, 0.9)] == [BLUE, RED, ORANGE]
     assert [pixel(tab, share, 1) for share in (0.25, 0.6, 0.9)] == [BLUE, BLUE, ORANGE]
+
+
+@pytest.mark.parametrize(("line", "down"), [("comm.wait", -1), ("comm.bubble", 1)])
+def test_waits_are_hatched(show, line, down):
+    """3 of 8 pixels are stripe; those of waits rise to the right, those of bubbles fall."""
+    tab = show(Strips("rows", "Rows", 0, SPAN, 1, LINES, (("rank 0", bytes([1 + LINES.index(line)])),)))
+    square = tab.evaluate(
+        """([y]) => {
+          const pen = document.querySelector(".timeline .rows canvas").getContext("2d");
+          const { data } = pen.getImageData(400, y, 16, 16);
+          return Array.from({ length: 256 }, (_, place) => data.slice(4 * place, 4 * place + 3).join());
+        }""",
+        [AXIS + 2],
+    )
+    rows = [square[16 * row : 16 * row + 16] for row in range(16)]
+    assert sorted(rows[0].count(colour) for colour in set(rows[0])) == [6, 10]
+    for row, below in pairwise(rows):
+        assert below[1:-1] == (row[:-2] if down > 0 else row[2:])
 
 
 def test_zoom_and_pan_move_what_is_shown(show):
@@ -154,8 +181,8 @@ def test_a_collective_tells_who_came_when(show):
     tab = show(strips())
     press(tab, "Enter")
     # The first lane stands right below the row: waiting in red, then data moves.
-    assert tuple(tab.evaluate(PIXEL, [0.6, AXIS + ROW + 3])) == RED
-    assert tuple(tab.evaluate(PIXEL, [0.9, AXIS + ROW + 3])) == ORANGE
+    assert colour_at(tab, 0.6, AXIS + ROW + 3) == RED
+    assert colour_at(tab, 0.9, AXIS + ROW + 3) == ORANGE
     box = tab.locator(".timeline .rows canvas").bounding_box()
     tab.mouse.click(box["x"] + 128 + 0.6 * (box["width"] - 128), box["y"] + AXIS + ROW + 7)
     said = tab.locator(".timeline .panel")
@@ -198,32 +225,47 @@ def test_names_are_text(show):
     assert tab.locator(".timeline .panel strong").inner_text() == HOSTILE
 
 
+def finding(*evidence: Evidence) -> Result:
+    """The result of a finding that rests on this."""
+    one = Finding(
+        id="late", level="found", cause="late", what="It is late.", lost_ns=9, lost_share=0.1, rank_hours=1.0, usd=None,
+        ranks=(1,), evidence=evidence, confidence=0.9, certain_if="", fix="Less of it.", lines={"compute": 9},
+    )  # fmt: skip
+    return Result("found", "Found", "It is found.", (Findings("findings", "Findings", (one,)),))
+
+
+def follow(tab: Tab, name: str) -> None:
+    """Follows a link of the evidence to the timeline, which then has the keyboard."""
+    tab.get_by_text("Evidence (1)").click()
+    tab.locator(".evidence").get_by_role("button", name=name).click()
+    assert tab.locator(".timeline .rows canvas").evaluate("(canvas) => canvas === document.activeElement")
+
+
 def test_evidence_elsewhere_leads_here(show):
-    tab = show(strips())
-    tab.evaluate("document.dispatchEvent(new CustomEvent('lostflops:show', { detail: { rank: 1, event: 6 } }))")
+    tab = show(strips(), finding(Evidence("It was seen.", ((1, 6),))))
+    follow(tab, "event 6 of rank 1")
     said = tab.locator(".timeline .panel")
     assert said.locator("strong").inner_text() == "ncclAllReduce"
     assert "rank 1" in said.locator("dl").inner_text()
 
 
 def test_evidence_that_is_left_out_is_said_to_be(show):
-    tab = show(strips())
-    tab.evaluate("document.dispatchEvent(new CustomEvent('lostflops:show', { detail: { rank: 1, event: 99 } }))")
+    tab = show(strips(), finding(Evidence("It was seen.", ((1, 99),))))
+    follow(tab, "event 99 of rank 1")
     assert "Event 99 of rank 1 is not shown here." in tab.locator(".timeline .panel").inner_text()
 
 
 def test_a_step_that_was_not_recorded_is_said_to_be(show):
-    tab = show(strips())
-    tab.evaluate("document.dispatchEvent(new CustomEvent('lostflops:show', { detail: { rank: 1, step: 77 } }))")
+    tab = show(strips(), finding(Evidence("It was seen.", (), (1,), (77,))))
+    follow(tab, "rank 1, step 77")
     said = tab.locator(".timeline .panel").inner_text()
     assert said == "Step 77 does not start on this timeline. Steps that do: 3."
-    assert tab.locator(".timeline .rows canvas").evaluate("(canvas) => canvas === document.activeElement")
 
 
 def test_evidence_of_several_steps_shows_all_of_them(show):
     marks = tuple((number, 10**18 + (number - 1) * SPAN // 4) for number in range(1, 5))
-    tab = show(replace(strips(), marks=marks))
-    tab.evaluate("document.dispatchEvent(new CustomEvent('lostflops:show', { detail: { rank: 0, step: 2, last: 3 } }))")
+    tab = show(replace(strips(), marks=marks), finding(Evidence("It was seen.", (), (0,), (2, 3))))
+    follow(tab, "rank 0, steps 2-3")
     assert [pixel(tab, share, 0) for share in (0.02, 0.48, 0.52, 0.98)] == [BLUE, BLUE, RED, RED]
 
 
@@ -237,8 +279,17 @@ def test_only_the_main_button_drags(show):
     tab.mouse.move(box["x"] + 160, box["y"] + 30)
     assert pixel(tab, 0.9, 0) == before
     tab.mouse.up(button="right")
+    said = tab.locator(".timeline .sums")
+    assert said.inner_text() == ""
     tab.mouse.down()
     tab.mouse.move(box["x"] + 600, box["y"] + 30)
+    tab.mouse.up()
+    assert pixel(tab, 0.9, 0) == before, "a drag selects, and moves nothing"
+    assert said.inner_text().startswith("Selected: ")
+    tab.mouse.move(box["x"] + 160, box["y"] + 30)
+    tab.keyboard.down("Shift")
+    tab.mouse.down()
+    tab.mouse.move(box["x"] + 800, box["y"] + 30)
     assert pixel(tab, 0.9, 0) != before
 
 
@@ -293,11 +344,11 @@ def test_a_thousand_rows_scroll_in_a_bounded_box(show):
     assert tab.evaluate("document.querySelector('.timeline .rows').scrollHeight") >= 3000
     body.evaluate("(box) => box.scrollTo(0, 1e6)")
     painted(tab)
-    assert tuple(tab.evaluate(PIXEL, [0.6, 500])) == RED
+    assert colour_at(tab, 0.6, AXIS + 438) == RED, "of the last row"
 
 
 def test_names_of_steps_and_moments_stand_apart_and_whole(show):
-    near = tuple((number, 10**18 + number * SPAN // 100) for number in range(1, 6))
+    near = tuple((number, 10**18 + number * SPAN // 200) for number in range(1, 6))
     tab = show(replace(strips(), marks=(*near, (9, 10**18 + SPAN // 2))))
     tab.evaluate(WRITTEN)
     press(tab, "0")
@@ -305,6 +356,8 @@ def test_names_of_steps_and_moments_stand_apart_and_whole(show):
     assert {text for text, _, _ in written if text.startswith("step ")} == {"step 1", "step 9", "step start"}
     width = tab.locator(".timeline .rows canvas").bounding_box()["width"]
     assert all(start + long <= width for _, start, long in written)
+    steps = sorted({(start, start + long) for text, start, long in written if text[-1].isdigit() and "step" in text})
+    assert all(stop < start for (_, stop), (start, _) in pairwise(steps))
     tab.evaluate("window.written = []")
     tab.set_viewport_size({"width": 390, "height": 900})
     painted(tab)
@@ -314,16 +367,16 @@ def test_names_of_steps_and_moments_stand_apart_and_whole(show):
 def test_passes_have_no_colour_of_waits_and_bubbles(show):
     items = (Span(0, 0, 4000, "forward", "forward 3"), Span(0, 4000, 8000, "backward", "backward 3"))
     tab = show(Spans("passes", "Passes", 10**18, 10**18 + 8000, ("stage 0",), items))
-    colours = {tuple(tab.evaluate(PIXEL, [share, AXIS + 3])) for share in (0.45, 0.95)}
-    assert colours == {BLUE, (0, 158, 115)}
+    colours = {colour_at(tab, share, AXIS + 3) for share in (0.45, 0.95)}
+    assert colours == {GREEN, VIOLET}
 
 
 def test_spans_of_rows_are_drawn_and_told(show):
     said = (("microbatch", "3"),)
     items = (Span(0, 0, 4000, "compute", "forward 3", said), Span(1, 4000, 8000, "comm.wait", "waits"))
     tab = show(Spans("passes", "Passes", 10**18, 10**18 + 8000, ("stage 0", "stage 1"), items))
-    assert tuple(tab.evaluate(PIXEL, [0.45, AXIS + 3])) == BLUE
-    assert tuple(tab.evaluate(PIXEL, [0.95, AXIS + 37])) == RED
+    assert colour_at(tab, 0.45, AXIS + 3) == BLUE
+    assert colour_at(tab, 0.95, AXIS + 37) == RED
     tab.locator(".timeline .search").fill("forward")
     tab.keyboard.press("Enter")
     told = tab.locator(".timeline .panel").inner_text()

@@ -165,15 +165,11 @@ def test_the_ledger_sums_and_says_what_json_says(show: Show, width: int) -> None
     total = tab.locator(".unfolding .total")
     assert total.locator(".figure").inner_text() == format_ns(told["total_ns"] // 4)
     assert tab.locator(".unfolding .head .figure").inner_text() == "per step"
-    for whole, bars in (
-        (box(tab.locator(".lines .whole")), tab.locator(".lines .whole .bar")),
-        (box(rows.first.locator(".track")), rows.locator(".bar")),
-    ):
-        found = drawn(bars)
-        assert [bar["width"] for bar in found] == [near(one["share"] * whole["width"]) for one in full]
-        assert sum(bar["width"] for bar in found) == near(whole["width"])
-        assert found[0]["x"] == near(whole["x"])
-        assert all(right(one) == near(following["x"]) for one, following in pairwise(found))
+    whole, found = box(rows.first.locator(".track")), drawn(rows.locator(".bar"))
+    assert [bar["width"] for bar in found] == [near(one["share"] * whole["width"]) for one in full]
+    assert sum(bar["width"] for bar in found) == near(whole["width"])
+    assert found[0]["x"] == near(whole["x"])
+    assert all(right(one) == near(following["x"]) for one, following in pairwise(found))
     assert tab.evaluate("document.documentElement.scrollWidth") <= width
 
 
@@ -266,7 +262,7 @@ def test_a_saving_reads_as_in_python(show: Show) -> None:
     assert [one.saving for card, one in zip(cards, made, strict=True) if one.saving not in card.inner_text()] == []
 
 
-def test_the_keyboard_opens_findings_and_their_evidence_leads_to_the_timeline(show: Show) -> None:
+def test_the_keyboard_opens_findings_and_their_evidence_is_selected(show: Show) -> None:
     tab = show(FOUND)
     more, tiny = tab.locator(".findings .more > summary"), tab.locator("[data-cause=tiny]")
     assert more.inner_text() == "1 more"
@@ -283,14 +279,11 @@ def test_the_keyboard_opens_findings_and_their_evidence_leads_to_the_timeline(sh
     assert tiny.locator(".evidence code").inner_text() == "train.py(7): step"
     links = tiny.locator(".evidence button")
     assert links.all_inner_texts() == ["ranks 0-3, 7, steps 10-11", "event 71 of rank 3", "event 72 of rank 3"]
-    tab.evaluate("""() => { window.shown = [];
-        document.addEventListener("lostflops:show", (event) => window.shown.push(event.detail)); }""")
     links.nth(0).click()
+    assert tab.evaluate("location.hash") == "#?ranks=0,1,2,3,7&steps=10-11&pinned=0,1,2,3"
+    assert tab.locator(".selection-bar > span").inner_text() == "Selected: ranks 0-3, 7, steps 10 to 11"
     links.nth(2).press("Enter")
-    assert tab.evaluate("window.shown") == [
-        {"rank": 0, "step": 10, "last": 11},
-        {"rank": 3, "event": 72},
-    ]
+    assert tab.evaluate("location.hash") == "#?ranks=3&event=3.72&pinned=3&open=3"
 
 
 def test_no_finding_is_said_calmly(show: Show) -> None:

@@ -1,5 +1,7 @@
 // The axes of a chart: where a value lies, and which values are written beside it. The same rules as show/report/axes.py.
 
+import { max, min, pairs, ticks as evenTicks, tickStep } from "d3-array";
+import { scaleLinear, scaleLog } from "d3-scale";
 import type { Field, Unit } from "./types";
 import { formatValue } from "./units";
 
@@ -11,6 +13,8 @@ export interface Axis {
   high: number;
   /** Numbers of things (ranks, hosts) are written themselves where they are few. */
   own: number[];
+  /** From 0 at the low end to 1 at the high one. */
+  place(value: number): number;
 }
 
 export interface Tick {
@@ -19,6 +23,8 @@ export interface Tick {
 }
 
 const MOST_OWN_TICKS = 8;
+/** On a logarithmic axis even steps get closer and closer. */
+const MOST_UNEVEN_STEPS = 5;
 const MARGIN = 0.03;
 const LARGEST = 1e100;
 /** Relative: values that are closer than this are drawn as one. */
@@ -31,28 +37,29 @@ const DURATIONS: Record<string, number> = { ns: 1, us: 1e3, ms: 1e6, s: 1e9, min
 const PREFIXES = "kMGTPEZ";
 const HINTS: Partial<Record<Unit, string>> = { gbs: "GB/s", rate: "per s" };
 
-/** From 0 at the low end to 1 at the high one. */
-export function placeOn(axis: Axis, value: number): number {
-  const scale = axis.log ? Math.log10 : (one: number) => one;
-  return (scale(value) - scale(axis.low)) / (scale(axis.high) - scale(axis.low));
+/** Values to write beside an axis, and the smallest step between them. */
+interface Rungs {
+  values: number[];
+  step: number;
 }
 
 /** Round values in the axis, each as it is written. */
 export function ticks(axis: Axis, most: number): Tick[] {
-  const found = axis.own.length && axis.own.length <= most ? axis.own : axis.log ? decades(axis, most) : even(axis, most);
-  const inside = found.filter((value) => axis.low <= value && value <= axis.high);
+  const isOwn = axis.own.length > 0 && axis.own.length <= most;
+  const { values, step } = isOwn ? rungsAt(axis.own) : axis.log ? decades(axis, most) : even(axis, most);
   const [base, name] = long(axis);
-  const digits = digitsOf(found.map((value) => value / base));
+  const digits = digitsOf(values, step);
   const label = (value: number): string =>
     name && value ? `${brief(value / base, digits)} ${name}` : written(value, axis.unit, digits);
-  return inside.map((value) => ({ value, label: label(value) }));
+  return values.map((value) => ({ value, label: label(value) }));
 }
 
 export function axisOf(field: Field, values: number[], log: boolean): Axis {
   const distinct = [...new Set(values)].sort((a, b) => a - b);
   const [low, high] = log ? logEnds(distinct) : linearEnds(distinct);
-  const own = (field.unit === "" || field.unit === "count") && distinct.length <= MOST_OWN_TICKS ? distinct : [];
-  return { unit: field.unit, title: axisTitle(field), log, low, high, own };
+  const isNumbered = (field.unit === "" || field.unit === "count") && distinct.every(Number.isInteger);
+  const own = isNumbered && distinct.length <= MOST_OWN_TICKS ? distinct : [];
+  return scaled({ unit: field.unit, title: axisTitle(field), log, low, high, own });
 }
 
 /** From zero to a moment or an amount. */
@@ -61,7 +68,13 @@ export function fromZero(unit: Unit, title: string, high: number): Axis {
 }
 
 export function between(unit: Unit, title: string, low: number, high: number): Axis {
-  return { unit, title, log: false, low, high, own: [] };
+  return scaled({ unit, title, log: false, low, high, own: [] });
+}
+
+/** An axis from what is known of it. */
+export function scaled(axis: Omit<Axis, "place">): Axis {
+  const scale = axis.log ? scaleLog() : scaleLinear();
+  return { ...axis, place: scale.domain([axis.low, axis.high]).range([0, 1]) };
 }
 
 /** A logarithmic axis has no place for zero and what is below, and none has for what no quantity is. */
@@ -120,17 +133,19 @@ function linearEnds(sorted: number[]): [number, number] {
   return [anchored ? 0 : low - margin, high + margin];
 }
 
-function decades(axis: Axis, most: number): number[] {
-  const first = Math.floor(Math.log10(axis.low));
-  const powers = Array.from({ length: Math.ceil(Math.log10(axis.high)) - first + 1 }, (_, place) => first + place);
-  const within = (values: number[]): number[] => values.filter((value) => axis.low <= value && value <= axis.high);
-  const each = within(powers.map((power) => Number(`1e${power}`)));
-  if (each.length > 2) {
-    const every = Math.ceil(each.length / most);
-    return each.filter((_, place) => place % every === 0);
-  }
-  const finer = within(powers.flatMap((power) => [1, 2, 5].map((digit) => Number(`${digit}e${power}`))));
-  return finer.length >= 2 && finer.length <= most ? finer : even(axis, most);
+/** Powers of ten if there are at least three, else 1, 2 and 5 times one; in less than that, some even steps. */
+function decades({ low, high, ...axis }: Axis, most: number): Rungs {
+  const many = Math.ceil(Math.log10(high / low)) + 1;
+  const inside = scaleLog().domain([low, high]).ticks(many);
+  const startingWith = (digits: RegExp): number[] => inside.filter((value) => digits.test(value.toExponential()));
+  const powers = startingWith(/^1e/);
+  if (powers.length > 2) return rungsAt(powers.filter((_, place) => place % Math.ceil(powers.length / most) === 0));
+  const finer = startingWith(/^[125]e/);
+  return finer.length >= 2 && finer.length <= most ? rungsAt(finer) : even({ low, high, ...axis }, Math.min(most, MOST_UNEVEN_STEPS));
+}
+
+function rungsAt(values: number[]): Rungs {
+  return { values, step: min(pairs(values, (one, next) => next - one)) ?? 0 };
 }
 
 /** Minutes and hours have no powers of ten: even steps are in them, and written so; short ones are in seconds. */
@@ -141,21 +156,18 @@ function long(axis: Axis): [number, string] {
 }
 
 /** So many that the smallest step between values shows: what is close together must be told apart, and truly. */
-function digitsOf(values: number[]): number {
+function digitsOf(values: number[], step: number): number {
   const power = (value: number): number => Math.floor(Math.log10(value) + CLOSEST);
-  const least = Math.min(...values.slice(1).map((value, place) => value - (values[place] as number)));
-  const largest = Math.max(...values.map(Math.abs));
-  return values.length < 2 ? DIGITS : Math.min(MOST_DIGITS, Math.max(DIGITS, power(largest) - power(least) + 1));
+  const largest = max(values, Math.abs) ?? 0;
+  return largest && step ? Math.min(MOST_DIGITS, Math.max(DIGITS, power(largest) - power(step) + 1)) : DIGITS;
 }
 
-/** Multiples of 1, 2 or 5 times a power of ten: those in the axis, and one before and one behind it. */
-function even(axis: Axis, most: number): number[] {
+/** Multiples of 1, 2 or 5 times a power of ten; as many steps as there is room for, or fewer. */
+function even(axis: Axis, most: number): Rungs {
   const [base] = long(axis);
   const [low, high] = [axis.low / base, axis.high / base];
-  const rough = (high - low) / Math.max(most, 1);
-  const power = 10 ** Math.floor(Math.log10(rough));
-  const step = power * ([1, 2, 5, 10].find((digit) => power * digit >= rough * (1 - 1e-9)) ?? 10);
-  const first = Math.ceil(low / step - 1e-9) - 1;
-  const count = Math.floor(high / step + 1e-9) - first + 2;
-  return Array.from({ length: count }, (_, place) => Number(((first + place) * step * base).toPrecision(MOST_DIGITS)));
+  let count = Math.max(1, Math.floor(most));
+  while (count > 1 && tickStep(low, high, count) < ((high - low) / most) * (1 - CLOSEST)) count--;
+  const values = evenTicks(low, high, count).map((value) => Number((value * base).toPrecision(MOST_DIGITS)));
+  return { values, step: tickStep(low, high, count) * base };
 }

@@ -3,8 +3,8 @@
 import { h, s } from "./dom";
 import { colourAt } from "./palette";
 
-/** As in show/report/svg.py; kinds of another vocabulary get colours by their place. */
-const CODES: Record<string, string> = { program: "#f6b26b", torch: "#a9cdf0", library: "#c9ced6", lostflops: "#b7dfb0" };
+/** As in show/report/colours.py; kinds of another vocabulary get colours by their place. */
+const CODES: Record<string, string> = { program: "#d3cc80", torch: "#8dc3fd", library: "#9fa3a8", lostflops: "#81a586" };
 
 /** A colour or the variable of one, by kind. Lines of the ledger have colours of their own. */
 export function coloursOf(kinds: string[]): Map<string, string> {

@@ -1,50 +1,82 @@
-// The colour of a kind, the same in every view. Kinds are lines of the ledger, or anything else a block names.
+// The colour of a kind, the same in every view. A kind is a line of the ledger, an owner of memory, a phase of training, or
+// anything else a block names. style.css holds the colours, as one palette for each of these domains.
 //
-// SVG and CSS take `var(--wait)` and follow the theme by themselves. A canvas takes colourOf("comm.wait") or
-// resolved("--muted"), and draws again when told to: onTheme(redraw) calls back after every change of theme.
+// Waits are hatched: they have a colour of stripes and one between them (hatching.ts). SVG takes paintOf(kind) and CSS
+// backgroundOf(kind): both follow the theme by themselves. A canvas takes colourOf(kind) or resolved("--muted"), and draws
+// again when told to: onTheme(redraw) calls back after every change of theme.
 
-const LINES: Record<string, string> = {
+import { colourAt } from "./palette";
+
+const TIME: Record<string, string> = {
   compute: "--compute",
   "comm.transfer": "--transfer",
   "comm.wait": "--wait",
   "comm.bubble": "--bubble",
   copy: "--copy",
-  "idle.data": "--data",
+  "idle.data": "--idle-data",
   "idle.sync": "--idle-sync",
   "idle.alloc": "--idle-alloc",
   "idle.compile": "--idle-compile",
+  "idle.host": "--idle-host",
   "idle.python": "--idle-python",
   "idle.dependency": "--idle-dependency",
-  "idle.bubble": "--idle-bubble",
+  "idle.bubble": "--bubble",
   unexplained: "--unexplained",
+  // The same work of a host on a critical path, where no device need be idle.
+  "host.data": "--idle-data",
+  "host.sync": "--idle-sync",
+  "host.alloc": "--idle-alloc",
+  "host.compile": "--idle-compile",
+  "host.dispatch": "--idle-host",
+  "host.python": "--idle-python",
 };
-// Owners of memory stand side by side: no two may share a colour.
-const OWNERS: Record<string, string> = {
-  parameters: "#009e73",
-  gradients: "#cc79a7",
-  optimizer_state: "#0072b2",
-  buffers: "#882255",
-  activations: "#d55e00",
-  temporaries: "#e69f00",
-  communication: "#56b4e9",
-  batches: "#f0e442",
-  unattributed: "#7f7f7f",
+const MEMORY: Record<string, string> = {
+  parameters: "--memory-parameters",
+  gradients: "--memory-gradients",
+  optimizer_state: "--memory-optimizer-state",
+  buffers: "--memory-buffers",
+  activations: "--memory-activations",
+  temporaries: "--memory-temporaries",
+  communication: "--memory-communication",
+  batches: "--memory-batches",
+  unattributed: "--memory-unattributed",
 };
-const OTHERS = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#7f7f7f"];
+const PHASES: Record<string, string> = {
+  forward: "--phase-forward",
+  backward: "--phase-backward",
+  optimizer: "--phase-optimizer",
+  data: "--idle-data",
+  other: "--idle",
+  outside: "--idle",
+};
+const VARIABLES: Record<string, string> = { ...TIME, ...MEMORY, ...PHASES };
+/** Variables of waits: somebody else, or the queue, is waited for. */
+export const HATCHED = new Set(["--wait", "--bubble", "--idle-dependency"]);
 const CHANGED = "lostflops-theme";
 
 const known = new Map<string, string>();
 
-/** A colour as `rgb(...)` or `#...`, for canvases too. */
+/** A colour as `rgb(...)`, for canvases too; for a wait that of its stripes. */
 export function colourOf(kind: string): string {
-  const variable = variableOf(kind);
-  return variable ? resolved(variable) : other(kind);
+  return resolved(variableOf(kind));
 }
 
-/** The same for attributes of SVG and for CSS: it follows the theme without being drawn again. */
+/** What SVG fills and strokes with; a picture that is taken out of the page and has no patterns shows a wait in one colour. */
 export function paintOf(kind: string): string {
   const variable = variableOf(kind);
-  return variable ? `var(${variable})` : other(kind);
+  return HATCHED.has(variable) ? `url(#hatch${variable}) var(${variable})` : `var(${variable})`;
+}
+
+/** What CSS takes as a background. */
+export function backgroundOf(kind: string): string {
+  const variable = variableOf(kind);
+  return HATCHED.has(variable) ? `var(--hatch${variable})` : `var(${variable})`;
+}
+
+/** The variable of style.css with the colour of a kind. */
+export function variableOf(kind: string): string {
+  if (Object.hasOwn(VARIABLES, kind)) return VARIABLES[kind]!;
+  return kind === "idle" || kind.startsWith("idle.") ? "--idle" : colourAt(hash(kind));
 }
 
 /** What a variable of style.css is in the present theme; getPropertyValue would give `light-dark(...)` unresolved. */
@@ -69,14 +101,6 @@ export function onTheme(redraw: () => void): void {
 export function themeChanged(): void {
   known.clear();
   document.dispatchEvent(new Event(CHANGED));
-}
-
-function other(kind: string): string {
-  return (Object.hasOwn(OWNERS, kind) ? OWNERS[kind] : OTHERS[hash(kind) % OTHERS.length]) as string;
-}
-
-function variableOf(kind: string): string | undefined {
-  return Object.hasOwn(LINES, kind) ? LINES[kind] : kind.startsWith("idle.") ? "--idle" : undefined;
 }
 
 function hash(text: string): number {

@@ -8,14 +8,13 @@ import { h } from "./dom";
 export function fitted(name: string, draw: (width: number, box: HTMLElement) => void): HTMLElement {
   const box = h("div", { class: name });
   let drawn = 0;
-  const watch = new ResizeObserver(() => {
-    // Drawing changes the height, which an observer must not do while it is called.
-    requestAnimationFrame(() => {
-      const width = Math.floor(box.clientWidth);
-      if (width && width !== drawn) draw((drawn = width), box);
-    });
-  });
-  watch.observe(box);
+  const fit = (): void => {
+    const width = Math.floor(box.clientWidth);
+    if (width && width !== drawn) draw((drawn = width), box);
+  };
+  // Drawing changes the height, which an observer must not do while it is called.
+  new ResizeObserver(() => requestAnimationFrame(fit)).observe(box);
+  onTheme(fit);
   return box;
 }
 
@@ -24,9 +23,10 @@ export class Surface {
   readonly element = h("canvas", { tabindex: 0 }) as HTMLCanvasElement;
   readonly pen = this.element.getContext("2d") as CanvasRenderingContext2D;
   private kept: OffscreenCanvas | null = null;
+  private isSized = false;
 
   constructor(redraw: () => void) {
-    onTheme(() => this.element.isConnected && redraw());
+    onTheme(() => this.isSized && this.element.isConnected && redraw());
   }
 
   /** Device pixels for each CSS pixel. */
@@ -35,6 +35,7 @@ export class Surface {
   }
 
   resize(width: number, height: number): void {
+    this.isSized = true;
     this.element.width = Math.round(width * this.density);
     this.element.height = Math.round(height * this.density);
     this.element.style.setProperty("width", `${width}px`);

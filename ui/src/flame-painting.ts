@@ -1,8 +1,9 @@
 // A flame graph on its canvas: frames below the one that is zoomed to, as wide as their time.
 
 import { coloursOf } from "./codes";
-import { colourOf, resolved } from "./colours";
+import { resolved } from "./colours";
 import { Surface } from "./fitted";
+import { fillOf } from "./hatching";
 import { inkOn } from "./palette";
 import type { Branches } from "./branches";
 
@@ -93,14 +94,14 @@ export class FlamePainting {
     const { pen } = this.surface;
     const [x, y, width] = this.box(one);
     if (y >= ROW * MOST_LEVELS) return false;
-    const colour = this.colour(one);
+    const { fill, ink } = this.look(one);
     pen.globalAlpha = this.names && !this.branches.holds(this.names, one) ? 0.2 : 1;
-    pen.fillStyle = colour;
+    pen.fillStyle = fill;
     pen.fillRect(x, y, Math.max(width - (width > 2 ? 1 : 0), 0.5), ROW - 1);
     const letters = Math.floor((width - 8) / letter);
     if (letters >= 3) {
       const name = this.branches.name(one);
-      pen.fillStyle = pen.globalAlpha < 1 ? resolved("--text") : inkOn(colour);
+      pen.fillStyle = pen.globalAlpha < 1 ? resolved("--text") : ink;
       pen.globalAlpha = Math.max(pen.globalAlpha, 0.7);
       pen.fillText(name.length > letters ? `${name.slice(0, letters - 1)}…` : name, x + 4, y + ROW / 2);
     }
@@ -108,12 +109,12 @@ export class FlamePainting {
     return true;
   }
 
-  private colour(one: number): string {
+  private look(one: number): ReturnType<typeof fillOf> {
     const kind = this.branches.kind(one);
-    if (!one) return resolved("--idle");
-    if (kind === "line") return colourOf(this.branches.name(one));
-    const found = this.colours.get(kind) ?? "--idle";
-    return found.startsWith("--") ? resolved(found) : found;
+    if (one && kind === "line") return fillOf(this.surface.pen, this.branches.name(one));
+    const found = (one ? this.colours.get(kind) : null) ?? "--idle";
+    const fill = found.startsWith("--") ? resolved(found) : found;
+    return { fill, ink: inkOn(fill) };
   }
 
   private box(one: number): [number, number, number] {

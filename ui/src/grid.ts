@@ -1,6 +1,6 @@
 // The frame that charts are drawn in: lines and labels of both axes, in SVG.
 
-import { placeOn, ticks } from "./axes";
+import { ticks } from "./axes";
 import { s } from "./dom";
 import { widthOf } from "./fitting";
 import type { Axis, Tick } from "./axes";
@@ -36,8 +36,9 @@ export function frameOf(across: Axis, up: Axis, width: number, height: number): 
 }
 
 /** Of a whole chart: the frame with the labels around it. */
-export function sizeOf({ left, top, width, height }: Frame): { width: number; height: number } {
-  return { width: left + width + RIGHT, height: top + height + BOTTOM };
+export function sizeOf(frame: Frame): { width: number; height: number; viewBox: string } {
+  const [width, height] = [frame.left + frame.width + RIGHT, frame.top + frame.height + BOTTOM];
+  return { width, height, viewBox: `0 0 ${width} ${height}` };
 }
 
 function rungs(up: Axis, height: number): Tick[] {
@@ -45,11 +46,11 @@ function rungs(up: Axis, height: number): Tick[] {
 }
 
 export function xOf(frame: Frame, value: number): number {
-  return frame.left + placeOn(frame.across, value) * frame.width;
+  return frame.left + frame.across.place(value) * frame.width;
 }
 
 export function yOf(frame: Frame, value: number): number {
-  return frame.top + (1 - placeOn(frame.up, value)) * frame.height;
+  return frame.top + (1 - frame.up.place(value)) * frame.height;
 }
 
 export function grid(frame: Frame): SVGElement {

@@ -30,6 +30,7 @@ const NUMBER = /^\d+$/;
 export class Painting {
   private readonly surface = new Surface(() => this.paint());
   private marked: Place | null = null;
+  private chosen: Place[] = [];
   private left = 0;
   /** Room above, where the name of a thin row is taller than the row. */
   private top = 0;
@@ -80,8 +81,16 @@ export class Painting {
     this.columnNames();
     this.titles();
     if (this.size[0] >= ROOM_FOR_VALUE && this.size[1] >= LABEL_ROOM) this.values();
+    for (const cell of this.chosen) this.outline(cell, "--accent");
     this.surface.keep();
     this.mark(this.marked);
+  }
+
+  /** Outlines cells that are selected on the page. */
+  choose(cells: Place[]): void {
+    if (String(cells) === String(this.chosen)) return;
+    this.chosen = cells;
+    if (this.across) this.paint();
   }
 
   /** Outlines a cell, or none. */
@@ -201,11 +210,11 @@ export class Painting {
     });
   }
 
-  private outline(cell: Place): void {
+  private outline(cell: Place, colour = "--text"): void {
     const pen = this.surface.pen;
     const [wide, high] = [Math.max(4, this.size[0]), Math.max(4, this.size[1])];
     const [x, y] = this.pointOf(cell);
-    pen.strokeStyle = resolved("--text");
+    pen.strokeStyle = resolved(colour);
     pen.lineWidth = 3;
     pen.strokeRect(x - wide / 2, y - high / 2, wide, high);
     pen.strokeStyle = resolved("--page");

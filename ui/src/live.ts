@@ -2,6 +2,7 @@
 
 import { h } from "./dom";
 import { Shell } from "./shell";
+import { followAddress, selected } from "./selection";
 import { Lost, Server, token } from "./server";
 import type { Source, Unpacked } from "./source";
 import type { Blob as BlobRef, Events, Page, Result, Setting, TableDoc } from "./types";
@@ -10,19 +11,33 @@ import "./live.css";
 /** What only a server can answer. */
 export interface Live {
   events(asked: { ranks: number[]; start: number; stop: number; most: number }): Promise<Unpacked<Events>>;
+  /** Exact sums of some ranks, or of all if none is given. */
+  selection(asked: { ranks: number[]; start: number; stop: number }, signal: AbortSignal): Promise<Result>;
   whatif(changes: [string, string][]): Promise<Setting>;
   sql(query: string, signal: AbortSignal): Promise<Result>;
   perfetto(): Promise<ArrayBuffer>;
 }
 
+/** Sections that the server works out together. */
+interface Group {
+  name: string;
+  doing: string;
+  sections: string[];
+}
+
 interface Questions {
   page: Page;
-  questions: string[];
+  /** Name and title of each section, in the order of the page. */
+  sections: [string, string][];
+  /** In the order in which to ask. */
+  groups: Group[];
   tables: TableDoc[];
 }
 
-const AHEAD = 2;
+/** The server works on this many at a time. */
+const AT_ONCE = 2;
 const LOOK_MS = 5000;
+const COUNT_MS = 1000;
 const LOST = "The server is not responding. This page keeps what it shows. Run lostflops serve again and open the address it prints.";
 const CHANGED = "The run was rewritten after this page was opened. Reload the page.";
 
@@ -35,6 +50,7 @@ export async function serve(root: HTMLElement): Promise<void> {
     status.classList.toggle("bad", bad);
   };
   const server = new Server(token(), () => say(CHANGED, true));
+  followAddress();
   try {
     await show(root, server, say);
   } catch (error) {
@@ -43,33 +59,15 @@ export async function serve(root: HTMLElement): Promise<void> {
   }
 }
 
-async function show(root: HTMLElement, server: Server, say: (text: string, bad?: boolean) => void): Promise<void> {
-  const { page, questions, tables } = await server.json<Questions>("/api/questions");
+type Say = (text: string, bad?: boolean) => void;
+
+async function show(root: HTMLElement, server: Server, say: Say): Promise<void> {
+  const { page, sections, groups, tables } = await server.json<Questions>("/api/questions");
   document.title = `${page.title} · lostflops`;
   const source = new LiveSource(page, server);
   const shell = new Shell(root, source);
-  const wanted = location.hash.slice(1);
-  const asked: Promise<Page>[] = [];
-  const ask = (place: number): void => {
-    const name = questions[place];
-    if (name && !asked[place]) {
-      asked[place] = source.result(name);
-      asked[place].catch(() => undefined);
-    }
-  };
-  for (const [place, name] of questions.entries()) {
-    for (let next = place; next < place + AHEAD; next++) ask(next);
-    say(`Computing: ${name.replaceAll("_", " ")} (${place + 1} of ${questions.length})…`);
-    try {
-      const found = await asked[place]!;
-      for (const [missing, why] of found.missing) shell.miss(missing, why);
-      for (const result of found.results) shell.add(result);
-      if (place === 0 || found.results.some((result) => result.name === wanted)) shell.ready();
-    } catch (error) {
-      if (error instanceof Lost) throw error;
-      shell.miss(name, (error as Error).message);
-    }
-  }
+  for (const [name, title] of sections) shell.expect(name, title);
+  await new Asking(shell, source, server, groups, say).all();
   shell.add(asking(tables));
   shell.add(TRACE);
   shell.ready();
@@ -78,8 +76,86 @@ async function show(root: HTMLElement, server: Server, say: (text: string, bad?:
   watch(server, say);
 }
 
+/** Asks for the groups one by one, and says how far the server is. */
+class Asking {
+  private readonly waiting: Group[];
+  private readonly active: Group[] = [];
+  private readonly wanted = selected().view;
+  private answered = 0;
+  /** Place of the group that each result is from: an earlier one does not replace it. */
+  private readonly from = new Map<string, number>();
+
+  constructor(
+    private readonly shell: Shell,
+    private readonly source: LiveSource,
+    private readonly server: Server,
+    private readonly groups: Group[],
+    private readonly say: Say,
+  ) {
+    this.waiting = [...groups];
+  }
+
+  async all(): Promise<void> {
+    const counting = setInterval(() => void this.count(), COUNT_MS);
+    try {
+      await Promise.all(Array.from({ length: AT_ONCE }, () => this.some()));
+    } finally {
+      clearInterval(counting);
+    }
+  }
+
+  private async some(): Promise<void> {
+    for (let group = this.waiting.shift(); group; group = this.waiting.shift()) {
+      this.active.push(group);
+      for (const section of group.sections) this.shell.work(section, `${group.doing}…`);
+      this.sayActive();
+      try {
+        await this.answer(group);
+      } finally {
+        this.active.splice(this.active.indexOf(group), 1);
+        this.answered++;
+      }
+    }
+    this.sayActive();
+  }
+
+  private async answer(group: Group): Promise<void> {
+    try {
+      const found = await this.source.result(group.name);
+      for (const [missing, why] of found.missing) this.shell.miss(missing, why);
+      for (const result of found.results) this.add(result, this.groups.indexOf(group));
+      if (!this.answered || found.results.some((result) => result.name === this.wanted)) this.shell.ready();
+    } catch (error) {
+      if (error instanceof Lost) throw error;
+      this.shell.miss(group.name, (error as Error).message);
+    }
+    const later = new Set(this.waiting.concat(this.active.filter((one) => one !== group)).flatMap((one) => one.sections));
+    for (const section of group.sections) if (!later.has(section)) this.shell.rest(section);
+  }
+
+  private add(result: Result, place: number): void {
+    if (place < (this.from.get(result.name) ?? 0)) return;
+    this.from.set(result.name, place);
+    this.shell.add(result);
+  }
+
+  private sayActive(): void {
+    const now = this.active.map(({ doing }, place) => (place ? doing.charAt(0).toLowerCase() + doing.slice(1) : doing));
+    if (now.length) this.say(`${now.join("; ")}… (${this.answered} of ${this.groups.length} parts done)`);
+  }
+
+  /** Counts show in the sections and not in the status, which a screen reader would read out every second. */
+  private async count(): Promise<void> {
+    const counted = await this.server.json<Record<string, [number, number]>>("/api/progress").catch(() => ({}) as Record<string, [number, number]>);
+    for (const group of this.active) {
+      const [done, total] = counted[group.name] ?? [0, 0];
+      if (total > 1) for (const section of group.sections) this.shell.work(section, `${group.doing}… ${done.toLocaleString("en")} of ${total.toLocaleString("en")} ranks`);
+    }
+  }
+}
+
 /** Whether the server is still there, as long as somebody looks. */
-function watch(server: Server, say: (text: string, bad?: boolean) => void): void {
+function watch(server: Server, say: Say): void {
   let lost = false;
   setInterval(() => {
     if (document.hidden) return;
@@ -96,8 +172,12 @@ function watch(server: Server, say: (text: string, bad?: boolean) => void): void
   }, LOOK_MS);
 }
 
+/** Blobs of a selection are counted from here; those of an earlier selection are no longer drawn. */
+const OF_SELECTION = 2 ** 30;
+
 class LiveSource implements Source {
   readonly live: Live;
+  private ofSelection: Source["numbers"] | null = null;
   private readonly blobs: ((type: BlobRef["type"]) => ReturnType<Source["numbers"]>)[] = [];
 
   constructor(
@@ -114,13 +194,19 @@ class LiveSource implements Source {
             most: String(asked.most),
           },
         }),
+      selection: async ({ ranks, start, stop }, signal) => {
+        const parameters = { ranks: ranks.join(","), start: String(Math.round(start)), stop: String(Math.round(stop)) };
+        const found = await server.packed<Page>("/api/selection", { parameters, signal });
+        this.ofSelection = found.numbers;
+        return (renumbered(found.data, OF_SELECTION) as Page).results[0]!;
+      },
       whatif: (changes) => server.json("/api/whatif", { body: { changes } }),
       sql: async (query, signal) => (await server.packed<Page>("/api/sql", { body: { query }, signal })).data.results[0]!,
       perfetto: () => server.bytes("/api/perfetto"),
     };
   }
 
-  /** A page of one result. Its blobs are counted from those of the results before, as in one page. */
+  /** A page of one group. Its blobs are counted from those of the results before, as in one page. */
   async result(name: string): Promise<Page> {
     const found = await this.server.packed<Page>("/api/result", { parameters: { name } });
     const first = this.blobs.length;
@@ -129,6 +215,7 @@ class LiveSource implements Source {
   }
 
   numbers(blob: BlobRef): ReturnType<Source["numbers"]> {
+    if (blob.blob >= OF_SELECTION) return this.ofSelection!({ ...blob, blob: blob.blob - OF_SELECTION });
     return this.blobs[blob.blob]!(blob.type);
   }
 }

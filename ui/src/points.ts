@@ -1,5 +1,6 @@
 // Points of a series on the screen: their looks, thinned to what pixels can show, and which is nearest.
 
+import { greatest, least, sort } from "d3-array";
 import { paintAt } from "./palette";
 import type { Series } from "./types";
 
@@ -66,9 +67,8 @@ function extremes(spots: Spot[]): Spot[] {
     const column = Math.round((spots[first] as Spot).x);
     while (next < spots.length && Math.round((spots[next] as Spot).x) === column) next++;
     const inside = spots.slice(first, next);
-    const by = (better: (a: Spot, b: Spot) => boolean): Spot => inside.reduce((a, b) => (better(b, a) ? b : a));
-    const told = [inside[0] as Spot, by((a, b) => a.y < b.y), by((a, b) => a.y > b.y), inside[inside.length - 1] as Spot];
-    kept.push(...[...new Set(told)].sort((a, b) => a.point - b.point));
+    const told = [inside[0], least(inside, ({ y }) => y), greatest(inside, ({ y }) => y), inside[inside.length - 1]];
+    kept.push(...sort(new Set(told as Spot[]), ({ point }) => point));
   }
   return kept;
 }
@@ -81,13 +81,6 @@ export function outline(spots: Spot[], look: Look, drawn: Series["drawn"]): stri
 
 /** The series and the spot in it that are nearest to a place; hidden series have no spots. */
 export function nearest(shown: Spot[][], x: number, y: number): { series: number; spot: Spot } | null {
-  let found: { series: number; spot: Spot } | null = null;
-  let least = Infinity;
-  shown.forEach((spots, series) => {
-    for (const spot of spots) {
-      const distance = (spot.x - x) ** 2 + (spot.y - y) ** 2;
-      if (distance < least) [least, found] = [distance, { series, spot }];
-    }
-  });
-  return found;
+  const spots = shown.flatMap((own, series) => own.map((spot) => ({ series, spot })));
+  return least(spots, ({ spot }) => (spot.x - x) ** 2 + (spot.y - y) ** 2) ?? null;
 }

@@ -1,6 +1,7 @@
 // A ramp of colours from little to much, and what stands for no value. The ramp is cividis (Nunez, Anderton and Renslow,
 // 2018): its lightness rises evenly, and people with any colour vision see the same.
 
+import { scaleLinear } from "d3-scale";
 import { resolved } from "./colours";
 import { channels } from "./palette";
 
@@ -9,13 +10,14 @@ const STOPS = [
 ].map(channels);
 const SHADES = 256;
 
+const shade = scaleLinear<number[]>()
+  .domain(STOPS.map((_, place) => place / (STOPS.length - 1)))
+  .range(STOPS);
+
 /** Red, green and blue of all shades, so that painting a cell is a look-up. */
-const TABLE = new Uint8Array(3 * SHADES).map((_, place) => {
-  const at = (Math.floor(place / 3) / (SHADES - 1)) * (STOPS.length - 1);
-  const low = Math.min(Math.floor(at), STOPS.length - 2);
-  const [from, to] = [STOPS[low]?.[place % 3] ?? 0, STOPS[low + 1]?.[place % 3] ?? 0];
-  return Math.round(from + (at - low) * (to - from));
-});
+const TABLE = Uint8Array.from({ length: 3 * SHADES }, (_, place) =>
+  Math.round(shade(Math.floor(place / 3) / (SHADES - 1))[place % 3] as number),
+);
 
 /** Sets a pixel of an image to the colour of a share of the scale, from 0 to 1. */
 export function shadeInto(pixels: Uint8ClampedArray, at: number, share: number): void {

@@ -1,6 +1,6 @@
 // What the colours of a heat map mean: the ramp with its values, and how many cells have none.
 
-import { fromZero, placeOn, ticks } from "./axes";
+import { between, ticks } from "./axes";
 import { resolved } from "./colours";
 import { h } from "./dom";
 import { Surface } from "./fitted";
@@ -19,7 +19,7 @@ export function scale(unit: Unit, cells: Cells): Element {
 }
 
 function ramp(unit: Unit, cells: Cells, ends: string): Element {
-  const axis = { ...fromZero(unit, "", cells.high), low: cells.low };
+  const axis = between(unit, "", cells.low, cells.high);
   const bar = new Surface(() => paint());
   const paint = (): void => {
     const { pen } = bar;
@@ -31,7 +31,7 @@ function ramp(unit: Unit, cells: Cells, ends: string): Element {
     pen.font = "12px system-ui, sans-serif";
     pen.textAlign = "center";
     pen.fillStyle = resolved("--muted");
-    for (const { value, label } of ticks(axis, 4)) pen.fillText(label, BESIDE + placeOn(axis, value) * WIDTH, 28);
+    for (const { value, label } of ticks(axis, 4)) pen.fillText(label, BESIDE + axis.place(value) * WIDTH, 28);
   };
   paint();
   bar.element.removeAttribute("tabindex");

@@ -2,11 +2,15 @@
 
 import type { Context } from "./blocks";
 import { Article } from "./article";
+import { themeChanged } from "./colours";
 import { h } from "./dom";
 import { label, learn, watchTerms } from "./glossary";
 import { helpDialog } from "./help";
 import { listenToKeys } from "./keys";
+import { onSelection, select, selected } from "./selection";
+import { selectionBar } from "./selection-bar";
 import type { Source } from "./source";
+import { shareMenu } from "./take/share";
 import { themeSwitch } from "./theme";
 import type { Result } from "./types";
 import "./shell.css";
@@ -21,6 +25,7 @@ export class Shell {
   private readonly links = h("ul");
   private readonly nav = h("nav", { "aria-label": "Results" }, this.links);
   private readonly main = h("main", { id: "results", tabindex: -1 });
+  private readonly places = new Map<string, HTMLElement>();
   private landed = "";
   private readonly near: IntersectionObserver;
   private readonly seen: IntersectionObserver;
@@ -37,10 +42,13 @@ export class Shell {
         { class: "top" },
         h("h1", { title: source.page.title }, source.page.title),
         this.standing,
+        selectionBar(),
+        shareMenu(source, () => this.articles.map(({ result }) => result)),
         themeSwitch(),
         h("button", { type: "button", class: "help", "aria-label": "Keyboard shortcuts and glossary", click: () => help.showModal() }, "?"),
       ),
-      h("div", { class: "body" }, this.nav, this.main),
+      this.nav,
+      this.main,
       help,
     );
     watchTerms();
@@ -48,24 +56,91 @@ export class Shell {
     this.near = new IntersectionObserver((entries) => this.draw(entries), { rootMargin: NEAR });
     this.seen = new IntersectionObserver(() => this.mark(), { rootMargin: "-60px 0px -60% 0px" });
     listenToKeys({ help, jump: (by) => this.jump(by), current: () => this.current().element });
-    addEventListener("hashchange", () => this.land());
-    addEventListener("beforeprint", () => this.articles.forEach((article) => article.draw()));
+    onSelection((now, before) => now.view !== before.view && this.land());
+    root.addEventListener("click", (event) => this.follow(event));
+    addEventListener("beforeprint", () => {
+      this.articles.forEach((article) => article.draw());
+      // What is new waits for a frame, and a page that goes to a printer has none; a change of theme draws at once.
+      themeChanged();
+    });
   }
 
-  /** Results stand in the order in which they are added. */
+  /** A section whose result comes later: it has its place, its link, and a line that says how far it is. */
+  expect(name: string, title: string): void {
+    this.place(
+      h("article", { id: name, class: "expected", "aria-busy": "true" }, h("h2", {}, ...label(title)), h("p", { class: "queued" }, "Queued")),
+      h("li", {}, h("a", { href: `#${name}` }, title)),
+      name,
+    );
+  }
+
+  /** Say how far a section is. One that already has a result says it below its verdict. */
+  work(name: string, working: string): void {
+    const section = this.section(name);
+    const line = section?.querySelector(":scope > .working");
+    if (line) line.textContent = working;
+    else {
+      section?.querySelector(":scope > :is(.verdict, .queued)")?.after(h("p", { class: "working" }, working));
+      section?.querySelector(":scope > .queued")?.remove();
+    }
+  }
+
+  /** Nothing more will come: a section without a result goes. */
+  rest(name: string): void {
+    const section = this.section(name);
+    section?.querySelector(":scope > .working")?.remove();
+    if (!section?.matches(".expected")) return;
+    section.remove();
+    this.places.get(name)?.remove();
+    this.places.delete(name);
+  }
+
+  /** Results stand where they were expected, others in the order in which they are added. */
   add(result: Result): void {
+    this.forget(result.name);
     const article = new Article(result, this.context);
-    this.articles.push(article);
-    this.main.insertBefore(article.element, this.main.querySelector(".missing"));
     const bare = result.blocks.length ? {} : { class: "bare", title: "No charts or tables; the text says why." };
     const link = h("li", {}, h("a", { href: `#${result.name}`, ...bare }, result.title));
-    this.links.insertBefore(link, this.links.querySelector(".last"));
+    this.articles.push(article);
+    this.place(article.element, link, result.name);
+    this.articles.sort((one, other) => (one.element.compareDocumentPosition(other.element) & Node.DOCUMENT_POSITION_FOLLOWING ? -1 : 1));
+    this.note();
     if (result.name === this.context.source.page.standing) {
       this.standing.replaceChildren(result.verdict);
       this.standing.setAttribute("href", `#${result.name}`);
     }
     this.near.observe(article.element);
     this.seen.observe(article.element);
+  }
+
+  private section(name: string): Element | null {
+    return [...this.main.children].find(({ id }) => id === name) ?? null;
+  }
+
+  /** Put a section and its link where those of this name are, else at the end. */
+  private place(element: HTMLElement, link: HTMLElement, name: string): void {
+    const before = this.section(name);
+    if (before) before.replaceWith(element);
+    else this.main.insertBefore(element, this.main.querySelector(".missing"));
+    const old = this.places.get(name);
+    if (old) old.replaceWith(link);
+    else this.links.insertBefore(link, this.links.querySelector(".last"));
+    this.places.set(name, link);
+  }
+
+  /** Each note once, where it is first on the page: many results share those about clocks and steps. */
+  private note(): void {
+    const said = new Set<string>();
+    for (const article of this.articles) article.note(said);
+  }
+
+  /** An earlier result of this name, which a fuller one replaces. */
+  private forget(name: string): void {
+    const place = this.articles.findIndex((article) => article.name === name);
+    const [old] = place < 0 ? [] : this.articles.splice(place, 1);
+    if (!old) return;
+    this.near.unobserve(old.element);
+    this.seen.unobserve(old.element);
   }
 
   /** What could not be answered is said at the end. */
@@ -82,7 +157,7 @@ export class Shell {
 
   /** Call it again when more results have come: who was brought to one by the address is not moved any more. */
   ready(): void {
-    if (this.landed !== location.hash) this.land();
+    if (this.landed !== selected().view) this.land();
     document.documentElement.dataset["ready"] = "yes";
     this.drawRest(0);
   }
@@ -104,13 +179,28 @@ export class Shell {
     });
   }
 
-  /** To what the address names, where that is a result or what is missing. */
+  /** A link to a result changes the view; the rest of the selection stays. */
+  private follow(event: MouseEvent): void {
+    const href = (event.target as Element).closest("a")?.getAttribute("href");
+    if (!href?.startsWith("#") || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    event.preventDefault();
+    if (href === "#results") this.main.focus();
+    else this.goTo(href.slice(1));
+  }
+
+  private goTo(view: string, quietly = false): void {
+    if (view === selected().view) this.land();
+    else select({ view }, quietly);
+  }
+
+  /** To what the selection names, where that is a result or what is missing. */
   private land(): void {
-    const last = this.articles.findIndex(({ name }) => `#${name}` === location.hash);
+    const { view } = selected();
+    const last = this.articles.findIndex(({ name }) => name === view);
     const article = this.articles[last];
-    const target = article?.element ?? (location.hash === "#missing" ? this.main.querySelector(".missing") : null);
+    const target = article?.element ?? (view === "missing" ? this.main.querySelector(".missing") : null);
     if (!target) return;
-    this.landed = location.hash;
+    this.landed = view;
     // What is above must have its height.
     for (const one of article ? this.articles.slice(0, last + 1) : this.articles) one.draw();
     target.scrollIntoView();
@@ -132,8 +222,7 @@ export class Shell {
     const place = this.articles.indexOf(this.current()) + by;
     const article = this.articles[Math.max(0, Math.min(place, this.articles.length - 1))];
     if (!article) return;
-    if (location.hash === `#${article.name}`) this.land();
-    else location.replace(`#${article.name}`);
+    this.goTo(article.name, true);
   }
 
   /** The last one that begins above the middle of the upper half. */

@@ -13,6 +13,10 @@ export interface Field {
   unit: Unit;
   label: string;
   shown: boolean;
+  /** Name of the JSON object that holds the key; empty where the row itself does. */
+  within?: string;
+  /** Values are drawn as bars from zero. */
+  has_bars?: boolean;
 }
 
 export interface Table {
@@ -83,6 +87,9 @@ export interface Plot {
   series: Series[];
   log_x: boolean;
   log_y: boolean;
+  /** Shaded ranges of x, and values of x with a line. */
+  bands?: { name: string; start: number; stop: number }[];
+  marks?: { name: string; at: number }[];
 }
 
 export interface Stacks {
@@ -199,6 +206,16 @@ export interface Finding {
   record: string;
 }
 
+/** Where to look for a finding; times are ns from the start of the timeline. */
+export interface FindingPlace {
+  rank: number;
+  line: string;
+  stall: [number, number];
+  event: number | null;
+  victim: number | null;
+  wait: [number, number] | null;
+}
+
 export interface Findings {
   kind: "Findings";
   name: string;
@@ -206,6 +223,7 @@ export interface Findings {
   items: Finding[];
   most_shown: number | null;
   is_brief: boolean;
+  places: (FindingPlace | null)[];
 }
 
 export interface Strips {
@@ -220,7 +238,34 @@ export interface Strips {
   codes: Blob;
   marks: [number, number][];
   marked: string;
+  /** For each row the time that others waited for it, in ns. */
+  late: number[];
+  /** Ways to group rows, each with the name of every row's group. */
+  cohorts: [string, string[]][];
   events: Events | null;
+  /** Exact activity of each row; null if there are too many stretches. */
+  stretches: RowStretches | null;
+  /** Varints by row, mark and kind: ns of each row in its own steps. Null if there are stretches, or if unknown. */
+  step_lines: Blob | null;
+}
+
+/**
+ * Columns are varints, as in Events: start and ahead as differences. `start`, `ahead`, `rate` and `count` have an item
+ * for each row, the others one for each stretch, row by row; a stretch begins where the one before it ends.
+ *
+ * A time t of the timeline is t - round((t + ahead) * rate) on the clock of a row, with halves rounded to even. A
+ * selection is cut there, except at 0 and at `span`, where nothing is cut. Then sums are exactly those of the server.
+ */
+export interface RowStretches {
+  count: Blob;
+  start: Blob;
+  ahead: Blob;
+  rate: number[];
+  /** Places in `kinds` from 1; 0 where nothing was recorded. */
+  kind: Blob;
+  dur: Blob;
+  /** Rank that was waited for, from 1; 0 if unknown, or if nothing waited. */
+  late: Blob;
 }
 
 /** Columns are numbers of seven bits a byte: start, event and launch as differences, the others as they are. */
@@ -238,6 +283,14 @@ export interface Events {
   wait: Blob;
   meetings: Meetings;
   left_out: number;
+  counters: Counters;
+}
+
+/** What each counter is, with the number of its points; points of all, one after the other, as differences. */
+export interface Counters {
+  each: [row: number, name: string, unit: Unit, per: number, thinned: string, points: number][];
+  at: Blob;
+  value: Blob;
 }
 
 /** Columns as above; meeting, row, event and arrived are differences. */
@@ -279,6 +332,8 @@ export interface Setting {
   predicted_ns: number | null;
   low_ns: number | null;
   high_ns: number | null;
+  /** 90% interval of the share of time that it saves. */
+  gain_interval: [number, number] | null;
   lines: [string, number][];
   why_not: string;
   work: number;
@@ -293,6 +348,8 @@ export interface Knob {
   now: number | null;
   about: string;
   cost: string;
+  /** No setting reaches it. */
+  is_bound: boolean;
 }
 
 export interface Knobs {

@@ -10,6 +10,8 @@ import { formatShare } from "./units";
 export interface Row {
   name: string;
   figure: string;
+  /** The figure in whole ns or bytes. */
+  exact: number;
   share: number;
   /** Where its bar begins, as a part of the whole: that of a part lies in that of its row. */
   from: number;
@@ -30,6 +32,7 @@ export function folded<Part>(parts: Part[], rest: (name: string, left: Part[]) =
 /** What rows show of parts of a whole: how much it is in words and as a share, and what it is made of. */
 export interface Shown<Part> {
   figure(part: Part): string;
+  exact(part: Part): number;
   share(part: Part): number;
   parts(part: Part): Part[];
 }
@@ -40,7 +43,7 @@ export function placed<Part extends { name: string }>(items: Part[], of: Shown<P
   return items.map((item) => {
     const [share, own] = [of.share(item), paint ?? paintOf(item.name)];
     const parts = placed(of.parts(item), of, from, own);
-    const row: Row = { name: item.name, figure: of.figure(item), share, from, paint: own, said: meaningOf(item.name) ?? "", parts };
+    const row: Row = { name: item.name, figure: of.figure(item), exact: of.exact(item), share, from, paint: own, said: meaningOf(item.name) ?? "", parts };
     from += share;
     return row;
   });
@@ -72,10 +75,10 @@ function plain(kind: string, [name, figure, share]: [string, string, string]): E
 }
 
 function shown(row: Row): Element {
-  if (!row.said && !row.parts.length) return h("div", { class: "row", "data-row": row.name }, ...cells(row));
+  if (!row.said && !row.parts.length) return h("div", { class: "row", "data-row": row.name, "data-exact": row.exact }, ...cells(row));
   return h(
     "details",
-    { "data-row": row.name },
+    { "data-row": row.name, "data-exact": row.exact },
     h("summary", { class: "row" }, ...cells(row)),
     h(
       "div",

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def write_page(run: Path, file: Path) -> Result:
     """Write all views of a run into a file."""
-    from lostflops.api import open as open_run
+    from lostflops.cli.scope import open_run
 
     with open_run(run) as opened_run, bar_of("questions") as progress:
         written = opened_run.page(file, progress=progress)

@@ -56,10 +56,19 @@ def ingest_with_progress(
 ) -> Result:
     from lostflops.api import ingest as read_traces
     from lostflops.cli.output import command
+    from lostflops.cli.scope import bar_of
 
     def read() -> Result:
-        with progress_bar() as progress:
-            return read_traces(sources, out, workers=workers, replace=replace, engine=engine, progress=progress)
+        with progress_bar() as progress, bar_of("computing ledgers") as ledgers:
+            return read_traces(
+                sources,
+                out,
+                workers=workers,
+                replace=replace,
+                engine=engine,
+                progress=progress,
+                ledger_progress=ledgers,
+            )
 
     return with_next(in_turn(read), next_command=command("info", out))
 

@@ -2,11 +2,15 @@
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from enum import StrEnum
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from lostflops.api import TrainingRun
 
 
 class WindowChoice(StrEnum):
@@ -65,13 +69,35 @@ def rank_bar() -> AbstractContextManager[Callable[[int, int], None] | None]:
 
 @contextmanager
 def bar_of(what: str) -> Iterator[Callable[[int, int], None] | None]:
-    """Show a bar if stderr is a terminal; otherwise nothing."""
+    """Show a bar if stderr is a terminal, from the first part that is done; otherwise nothing."""
     if not sys.stderr.isatty():
         yield None
         return
+    with ExitStack() as shown:
+        update: Callable[[int, int], None] | None = None
+
+        def report_progress(done: int, total: int) -> None:
+            nonlocal update
+            if update is None:
+                update = shown.enter_context(_bar(what))
+            update(done, total)
+
+        yield report_progress
+
+
+@contextmanager
+def _bar(what: str) -> Iterator[Callable[[int, int], None]]:
     from rich.console import Console
     from rich.progress import Progress
 
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def open_run(run: Path) -> "TrainingRun":
+    """Open a run for questions, with a bar while ledgers are computed that the run lacks."""
+    from lostflops.api import open as open_accounted
+
+    with bar_of("computing ledgers") as progress:
+        return open_accounted(run, progress=progress)

@@ -31,12 +31,25 @@ class Strips:
     """Numbers of steps, or of what `marked` says, each with its start time."""
     marked: str = "step"
     """Name of what is marked."""
+    late: tuple[int, ...] = ()
+    """For each row the time that others waited for it, in ns; none if unknown."""
+    cohorts: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Ways to group rows, such as `host`, each with the name of every row's group."""
     events: Events | None = None
     """The exact events below the rows."""
+    stretches: RowStretches | None = None
+    """The exact activity of each row; None if there are too many stretches for a page."""
+    step_lines: Sequence[int] | None = None
+    """Time in ns by row, mark and kind, in this order: what each row did in each of its own steps. Only if there are no
+    `stretches`, and None if it is unknown."""
 
     def __post_init__(self) -> None:
         assert all(len(codes) == self.bins for _, codes in self.rows), f"rows of {self.name} have other bins"
         assert len(self.kinds) < 256, f"{self.name} has too many kinds"
+        for per_row in (*filter(None, (self.late,)), *(names for _, names in self.cohorts)):
+            assert len(per_row) == len(self.rows), f"{self.name} has other rows"
+        assert self.stretches is None or len(self.stretches.count) == len(self.rows), f"{self.name} has other rows"
+        assert self.step_lines is None or len(self.step_lines) == len(self.rows) * len(self.marks) * len(self.kinds)
 
     def to_json(self) -> dict[str, Any]:
         """Return stretches of one kind instead of bins, as [kind, number of bins]."""
@@ -46,8 +59,36 @@ class Strips:
             "bins": self.bins,
             "rows": {name: _stretches(codes, self.kinds) for name, codes in self.rows},
             f"{self.marked}s": [{self.marked: number, "at_ns": time} for number, time in self.marks],
+            "late_ns": {name: ns for (name, _), ns in zip(self.rows, self.late, strict=False)},
             "events": self.events.to_json() if self.events else None,
         }
+
+
+@dataclass(frozen=True, slots=True)
+class RowStretches:
+    """Exact stretches of rows, as columns: row by row and in order of time, each from the end of the one before it.
+
+    Each row is on its own clock, which may run at another rate than the timeline's. A time t of the timeline, in ns
+    from its start, is t - round((t + `ahead`) * `rate`) on the row's clock; halves are rounded to even. All times of a
+    row count from 0 of that clock. Time before the first stretch and after the last was not recorded.
+    """
+
+    count: Sequence[int]
+    """Number of stretches of each row: the next ones in the columns."""
+    start: Sequence[int]
+    """Start of the first stretch of each row."""
+    rate: Sequence[float]
+    """How much faster the clock of each row runs, as a share."""
+    ahead: Sequence[int]
+    """Time of the timeline's start after the instant at which that clock was compared, in ns."""
+    kind: Sequence[int]
+    """Places in `kinds` of the block, from 1; 0 if nothing was recorded."""
+    dur: Sequence[int]
+    late: Sequence[int]
+    """Number of the rank that was waited for, from 1; 0 if it is unknown, or if nothing waited."""
+
+    def __post_init__(self) -> None:
+        assert sum(self.count) == len(self.kind) == len(self.dur) == len(self.late), "rows have other stretches"
 
 
 def _stretches(codes: bytes, kinds: tuple[str, ...]) -> list[tuple[str | None, int]]:
@@ -98,6 +139,28 @@ class Meetings:
 
 
 @dataclass(frozen=True, slots=True)
+class Counter:
+    """A quantity of a row over time: each value holds from its point to the next."""
+
+    row: int
+    """Place of the row in `rows` of its `Events`."""
+    name: str
+    unit: str
+    """One of the units of `results`."""
+    at: Sequence[int]
+    """Times of points, counted from the beginning of the timeline, in order."""
+    value: Sequence[int]
+    """Values in parts of the unit; -1 if the value is not known from there on."""
+    per: int = 1
+    """Number of such parts that make up one unit."""
+    thinned: str = ""
+    """Which points are kept, in words, if there are more than fit."""
+
+    def __post_init__(self) -> None:
+        assert len(self.at) == len(self.value), f"{self.name} has points without a value"
+
+
+@dataclass(frozen=True, slots=True)
 class Events:
     """Events on the lanes of rows, as columns: lane by lane and in order of time, an outer event before those inside
     it."""
@@ -122,6 +185,8 @@ class Events:
     meetings: Meetings
     left_out: int = 0
     """Number of events that were not kept."""
+    counters: tuple[Counter, ...] = ()
+    """Quantities of rows, each row's in the order in which they are shown."""
 
     def __post_init__(self) -> None:
         assert sum(lane.events for lane in self.lanes) == len(self.start), "lanes have other events"
@@ -193,6 +258,9 @@ class Setting:
     """How to set it in a job."""
     notes: tuple[str, ...] = ()
     """Assumptions of the prediction."""
+    gain_interval: tuple[float, float] | None = None
+    """90% interval of the share of time that it saves: narrower than that of the step, as steps vary with and without
+    the change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +276,8 @@ class Knob:
     """Effect of the change, in words."""
     cost: str = ""
     """Costs or risks of the change."""
+    is_bound: bool = False
+    """Whether it is an upper limit that no setting reaches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +300,7 @@ class Knobs:
                         "value": one.value,
                         "predicted_ns": one.predicted_ns,
                         "interval": [one.low_ns, one.high_ns],
+                        "gain_interval": one.gain_interval,
                         "lines": dict(one.lines),
                         "why_not": one.why_not,
                         "work": one.work,

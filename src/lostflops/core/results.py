@@ -46,6 +46,8 @@ class Field:
     """Name of the JSON object that holds the key; empty if the row itself does."""
     shown: bool = True
     """If false, only JSON has the column."""
+    has_bars: bool = False
+    """A page draws its values as bars from zero."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +171,23 @@ class Series:
 
 
 @dataclass(frozen=True, slots=True)
+class Band:
+    """A range of x that a plot shades."""
+
+    name: str
+    start: float
+    stop: float
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """An x that a plot marks by a line."""
+
+    name: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
 class Plot(_Block):
     """Series over a common x. Axes are fields, which have units; each can be logarithmic."""
 
@@ -179,6 +198,9 @@ class Plot(_Block):
     series: tuple[Series, ...]
     log_x: bool = True
     log_y: bool = True
+    bands: tuple[Band, ...] = ()
+    """Shaded ranges of x; other parts of the result have them in JSON, as for the marks."""
+    marks: tuple[Mark, ...] = ()
 
     def to_json(self) -> list[dict[str, Any]]:
         return [
@@ -497,6 +519,24 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
+class FindingPlace:
+    """Where to look for a finding. Times are ns from the start of the timeline."""
+
+    rank: int
+    """Rank with the stall."""
+    line: str
+    """Ledger line of the stall."""
+    stall: tuple[int, int]
+    """Start and stop of the stall: a long stretch of time that the finding costs."""
+    event: int | None
+    """Event of `rank` that took most of the stall."""
+    victim: int | None
+    """Rank that waited longest for `rank`, if one did."""
+    wait: tuple[int, int] | None
+    """Start and stop of its wait."""
+
+
+@dataclass(frozen=True, slots=True)
 class Findings(_Block):
     """Findings: first those that are certain, then by gain."""
 
@@ -507,6 +547,8 @@ class Findings(_Block):
     """Number of findings that screens show, from the first; None for all."""
     is_brief: bool = False
     """Screens show only the heading, the saving and the fix of each."""
+    places: tuple[FindingPlace | None, ...] = ()
+    """Where pages show each, from the first."""
 
     def to_json(self) -> list[dict[str, Any]]:
         return [asdict(finding) for finding in self.items]

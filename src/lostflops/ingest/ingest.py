@@ -28,7 +28,7 @@ from lostflops.ingest.find.trace_file import TraceFile, state_of
 from lostflops.ingest.formats.capture import reader as capture
 from lostflops.ingest.formats.kineto import reader as kineto
 from lostflops.ingest.join.agreed_steps import drop_disagreed_steps
-from lostflops.ingest.join.alignment import align_ranks
+from lostflops.ingest.join.alignment import align_ranks, hosts_of
 from lostflops.ingest.join.captures import attempts_of_traces, drop_known_groups, number_attempts
 from lostflops.ingest.join.flight import complete_ranks
 from lostflops.ingest.join.rings import number_by_ring
@@ -37,6 +37,7 @@ from lostflops.ingest.join.windows import WindowBatch, join_windows
 from lostflops.ingest.rounds import IngestProgress, Meter, Rounds
 from lostflops.ingest.tasks import TaskOutcome
 from lostflops.store.commit import DATA, RunWriter
+from lostflops.store.derived import carry_over
 from lostflops.store.manifest import DataFile, Manifest, Source
 from lostflops.store.objects import objects_of
 from lostflops.store.parquet import ParquetWriter
@@ -125,6 +126,7 @@ def _ingest(
             number_by_ring(run, files, {source.rank for source in read})
             drop_disagreed_steps(run, files)
             align_ranks(run, files, held)
+            carry_over(run, files, hosts_of(held))
             run.commit(held, files)
     replaced = {_place(source) for source in before} & {_place(source) for source in read}
     return IngestSummary(

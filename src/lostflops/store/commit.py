@@ -19,7 +19,7 @@ from lostflops.store import manifest as manifests
 from lostflops.store.manifest import DataFile, Manifest, Source
 from lostflops.store.parquet import ParquetWriter
 from lostflops.store.places import Place
-from lostflops.store.tables import RANKS, TABLES
+from lostflops.store.tables import DERIVED, RANKS, TABLES
 
 DATA = "data"
 PREDICTIONS = "predictions"
@@ -34,10 +34,11 @@ _OURS = re.compile(
 )
 MOST_SINGLE_RANKS = 256
 RANKS_PER_FILE = 64
+_WRITTEN_AGAIN: Final = frozenset({RANKS.name, *(table.name for table in DERIVED)})
 
 
-_EARLY, _INGEST = "early", "ingest"
-_SIGNED: Final = re.compile(rf"({_EARLY}|{_INGEST}) (\d{{1,10}}) ([A-Za-z0-9._-]{{1,253}})")
+_EARLY, _INGEST, _ACCOUNT = "early", "ingest", "account"
+_SIGNED: Final = re.compile(rf"({_EARLY}|{_INGEST}|{_ACCOUNT}) (\d{{1,10}}) ([A-Za-z0-9._-]{{1,253}})")
 
 
 class RunWriter:
@@ -46,9 +47,10 @@ class RunWriter:
     New data goes to `folder / DATA / <generation>`, which no committed run names before `commit`.
     """
 
-    def __init__(self, folder: Path, *, is_early: bool = False) -> None:
+    def __init__(self, folder: Path, *, is_early: bool = False, is_reader: bool = False) -> None:
+        """`is_early`: the job itself ingests its traces. `is_reader`: a reading command adds derived tables."""
         self.folder = folder
-        self._is_early = is_early
+        self._sign = _EARLY if is_early else _ACCOUNT if is_reader else _INGEST
         self.manifest = Manifest()
         self.staging = folder
         self._lock = -1
@@ -96,14 +98,15 @@ class RunWriter:
                 raise error from None
             with suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(lock), (self.folder / _LOCK).stat()):
-                    _sign_lock(lock, is_early=self._is_early)
+                    _sign_lock(lock, self._sign)
                     return lock
             os.close(lock)
 
     def _start(self) -> None:
         if (self.folder / manifests.FILE_NAME).exists():
             self.manifest = manifests.load(self.folder)
-        self._remove_unnamed()
+        if self._sign != _ACCOUNT:  # other readers may still use files that a reader's commit replaced
+            self._remove_unnamed()
         self.staging = self.folder / DATA / f"{self.manifest.generation + 1:06d}"
         self.staging.mkdir(parents=True, exist_ok=True)
 
@@ -136,12 +139,20 @@ class RunWriter:
         finally:
             writer.close()
         self._measure(merged)
-        # Files of an older run stay as they are, and so does what all files of their table have in common.
-        columns = manifests.current_columns()
-        columns |= {name: old for name, old in self.manifest.columns.items() if self.manifest.files.get(name)}
-        columns[RANKS.name] = list(RANKS.column_names())
+        columns = self._list_columns(merged)
         written, number = f"lostflops {__version__}", self.generation
         self._publish(Manifest(writer=written, generation=number, columns=columns, sources=sources, files=merged))
+
+    def _list_columns(self, files: dict[str, list[DataFile]]) -> dict[str, list[str]]:
+        """Return the columns that all files of each table have; files of an older run stay as they are."""
+        columns = manifests.current_columns()
+        for name, old in self.manifest.columns.items():
+            before = {file.path for file in self.manifest.files.get(name, [])}
+            # Rows of ranks are always written again, and derived rows if other code made them.
+            is_new = name in _WRITTEN_AGAIN and before.isdisjoint(file.path for file in files.get(name, []))
+            if before and not is_new:
+                columns[name] = old
+        return columns
 
     @property
     def place(self) -> Place:
@@ -266,19 +277,22 @@ def _rank_row(rank: int, own: list[Source]) -> dict[str, object]:
     }
 
 
-def _sign_lock(lock: int, *, is_early: bool) -> None:
+def _sign_lock(lock: int, sign: str) -> None:
     with suppress(OSError):  # a disk that is full will be told of by what is written
         os.ftruncate(lock, 0)
-        os.pwrite(lock, f"{_EARLY if is_early else _INGEST} {os.getpid()} {socket.gethostname()}".encode(), 0)
+        os.pwrite(lock, f"{sign} {os.getpid()} {socket.gethostname()}".encode(), 0)
 
 
 def _busy_error(folder: Path, lock: int) -> RunBusy:
     """Return the error for a lock that another process holds."""
     signed = _SIGNED.fullmatch(os.pread(lock, 512, 0).decode(errors="replace"))
     who = f" (process {signed[2]} on {signed[3]})" if signed else ""
-    if signed is None or signed[1] != _EARLY:
+    if signed is None or signed[1] == _INGEST:
         return RunBusy(f"another ingest{who} is writing to {folder}. Wait, or choose another folder.")
-    said = f"the job of {folder} is adding its newest window to the run{who}, at idle priority"
+    if signed[1] == _ACCOUNT:
+        said = f"another command{who} is computing the ledgers of {folder}"
+    else:
+        said = f"the job of {folder} is adding its newest window to the run{who}, at idle priority"
     error = RunBusy(f"{said}. Wait, or choose another folder.")
     error.is_early = True
     return error

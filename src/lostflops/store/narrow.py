@@ -10,30 +10,40 @@ from typing import Final
 
 import duckdb
 
-from lostflops.store.tables import ARRIVALS, TABLES, TIMINGS, TableSchema
+from lostflops.store.tables import ARRIVALS, DERIVED, TABLES, TIMINGS, TableSchema
 
+MOST_COPIED: Final = 1_200_000
+"""Rows of steps with at most this many events are copied to memory: about 250 MB."""
 _WHOLE: Final = "memory.main"
 _SPAN: Final = "shown_span"
 _TIMES: Final = ("start", "time")
 """Columns with the time at which a row begins."""
 
 
-def narrow(connection: duckdb.DuckDBPyConnection, steps: Sequence[int]) -> None:
-    """Hide rows of other steps, and rows without a step that began before or after these steps."""
+def narrow(connection: duckdb.DuckDBPyConnection, steps: Sequence[int], *, is_copied: bool) -> None:
+    """Hide rows of other steps, rows without a step that began before or after these, and all that was derived."""
     listed = ", ".join(str(int(step)) for step in steps)
     connection.execute(
         f"CREATE TEMP TABLE {_SPAN} AS SELECT rank, min(least(start, device_start)) AS first, "
         f"max(greatest(stop, device_stop)) AS last FROM {_WHOLE}.steps WHERE step IN ({listed}) GROUP BY rank"
     )
+    for declared in DERIVED:
+        connection.execute(f"CREATE TEMP VIEW {declared.name} AS SELECT * FROM {_WHOLE}.{declared.name} WHERE false")
+    kind = "TABLE" if is_copied and _count_events(connection, listed) <= MOST_COPIED else "VIEW"
     for declared in TABLES:
         if _is_by_step(declared):
             rows = f"SELECT * FROM {_WHOLE}.{declared.name} WHERE step IN ({listed})"
-            connection.execute(f"CREATE TEMP VIEW {declared.name} AS {rows} {_without_step(declared)}")
+            connection.execute(f"CREATE TEMP {kind} {declared.name} AS {rows} {_without_step(declared)}")
+
+
+def _count_events(connection: duckdb.DuckDBPyConnection, listed: str) -> int:
+    [(events,)] = connection.execute(f"SELECT count(*) FROM {_WHOLE}.events WHERE step IN ({listed})").fetchall()
+    return int(events)
 
 
 def _is_by_step(declared: TableSchema) -> bool:
     """Return whether rows have steps of the profiler; timings count steps as the collector does, which differ."""
-    return declared is not TIMINGS and "step" in declared.column_names()
+    return declared is not TIMINGS and declared not in DERIVED and "step" in declared.column_names()
 
 
 def _without_step(declared: TableSchema) -> str:

@@ -61,6 +61,8 @@ ColumnData = npt.NDArray[Any] | TextColumn | ConstantColumn | Sequence[Any]
 _idle: list[duckdb.DuckDBPyConnection] = []
 """Connections to use again: to open one takes 30 ms, as long as writing a small rank."""
 _MOST_IDLE = 2
+_WORTH_AN_ENUM = 10_000
+"""Rows from which texts are written as an enumeration: then DuckDB does not look up each of them in a dictionary."""
 
 
 class ParquetWriter:
@@ -80,6 +82,7 @@ class ParquetWriter:
         arrays: dict[str, npt.NDArray[Any]] = {}
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
+            columns = self._with_used_texts(columns)
             selected = ", ".join(
                 f"{self._expression(column, columns.get(column.name), arrays)} AS {column.name}"
                 for column in table.columns
@@ -180,7 +183,7 @@ class ParquetWriter:
             if not data.codes.any():
                 return f"CAST(NULL AS {column.type})"
             arrays[column.name] = data.codes
-            return f"(SELECT texts FROM {self._text_table(data.values)})[{column.name} + 1]"
+            return f"(SELECT texts FROM {self._text_table(data.values, data.codes.size)})[{column.name} + 1]"
         if not isinstance(data, np.ndarray):
             return self._list(column, data, arrays)
         arrays[column.name] = data
@@ -200,21 +203,44 @@ class ParquetWriter:
         arrays[f"{name}_known"] = np.array([value is not None for value in values], np.bool_)
         return f"CASE WHEN {name}_known THEN CAST({name} AS {column.type}) END"
 
-    def _text_table(self, values: Sequence[str | None]) -> str:
+    @staticmethod
+    def _with_used_texts(columns: Mapping[str, ColumnData]) -> Mapping[str, ColumnData]:
+        """Return the columns with only those texts that some row has; columns that shared their texts still do."""
+        texts = {name: data for name, data in columns.items() if isinstance(data, TextColumn)}
+        used = {id(data.values): np.zeros(len(data.values), np.bool_) for data in texts.values()}
+        for data in texts.values():
+            used[id(data.values)][data.codes] = True
+        fewer: dict[int, tuple[npt.NDArray[np.uint32], Sequence[str | None]]] = {}
+        for data in texts.values():
+            if id(data.values) not in fewer:
+                flags = used[id(data.values)]
+                flags[0] = True
+                kept = [data.values[code] for code in np.flatnonzero(flags).tolist()]
+                fewer[id(data.values)] = (np.cumsum(flags) - 1).astype(np.uint32), kept
+        chosen = {name: fewer[id(data.values)] for name, data in texts.items()}
+        return {**columns, **{name: TextColumn(new[texts[name].codes], kept) for name, (new, kept) in chosen.items()}}
+
+    def _text_table(self, values: Sequence[str | None], rows: int) -> str:
+        """Return a table with the texts as one list."""
         name = self._values.get(id(values))
         if name is None:
             name = f"texts_{len(self._values)}"
-            with self._known_as("incoming", {"text": _objects(values), "position": np.arange(len(values))}):
-                self._connection.execute(
-                    f"CREATE OR REPLACE TEMP TABLE {name} AS "
-                    "SELECT list(text::VARCHAR ORDER BY position) AS texts FROM incoming"
-                )
             self._values[id(values)] = name
+            with self._known_as("incoming", {"text": _objects(values), "position": np.arange(len(values))}):
+                kind = "VARCHAR"
+                if rows > _WORTH_AN_ENUM and len(values) > 1:
+                    kind = f"{name}_enum"
+                    known = "SELECT DISTINCT text::VARCHAR FROM incoming WHERE text IS NOT NULL"
+                    self._connection.execute(f"CREATE TYPE {kind} AS ENUM ({known})")
+                self._connection.execute(
+                    f"CREATE TEMP TABLE {name} AS SELECT list(text::{kind} ORDER BY position) AS texts FROM incoming"
+                )
         return name
 
     def _drop_texts(self) -> None:
         for name in self._values.values():
-            self._connection.execute(f"DROP TABLE {name}")
+            self._connection.execute(f"DROP TABLE IF EXISTS {name}")
+            self._connection.execute(f"DROP TYPE IF EXISTS {name}_enum")
         self._values.clear()
 
 

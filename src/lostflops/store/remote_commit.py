@@ -151,11 +151,11 @@ class RemoteRunWriter(RunWriter):
         return number.isascii() and number.isdigit() and int(number) <= self.generation
 
 
-def writer_of(out: str | Place, *, is_early: bool = False) -> RunWriter:
+def writer_of(out: str | Place, *, is_early: bool = False, is_reader: bool = False) -> RunWriter:
     """Return the writer of a folder, or of an address in an object store."""
     address = remote(out)
     return (
         RemoteRunWriter(address)
         if address is not None
-        else RunWriter(utf8(Path(str(out)).resolve()), is_early=is_early)
+        else RunWriter(utf8(Path(str(out)).resolve()), is_early=is_early, is_reader=is_reader)
     )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shlex
 import threading
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
@@ -28,6 +28,7 @@ from lostflops.store.tables import TABLES, TableSchema, table
 T = TypeVar("T")
 _MOST_KEPT: Final = 2_000
 """Most answers kept for one open run."""
+_INTERRUPTED: Final = "Query interrupted"
 _MOST_ROWS_KEPT: Final = 1_000
 """Most rows of an answer that is kept."""
 
@@ -120,7 +121,8 @@ class Run:
         with self._lock:
             found: list[Any] | None = self._rows.get(query)
             if found is None:
-                found = self._ask(query).fetchall()
+                with _ctrl_c():
+                    found = self._ask(query).fetchall()
                 if len(found) <= _MOST_ROWS_KEPT:
                     self._rows[query] = found
                 if len(self._rows) > _MOST_KEPT:
@@ -129,7 +131,7 @@ class Run:
 
     def columns(self, query: str) -> dict[str, Any]:
         """Return a numpy array for each column of one of our own queries."""
-        with self._lock:
+        with self._lock, _ctrl_c():
             return self._ask(query).fetchnumpy()
 
     def keep(self, key: Hashable, make: Callable[[], T]) -> T:
@@ -139,6 +141,10 @@ class Run:
                 self._kept[key] = make()
             kept: T = self._kept[key]
             return kept
+
+    def is_kept(self, key: Hashable) -> bool:
+        with self._lock:
+            return key in self._kept
 
     def _ask(self, query: str) -> duckdb.DuckDBPyConnection:
         """Run a query. Its result is the connection's until it is fetched, so callers hold the lock until then."""
@@ -158,19 +164,21 @@ class Run:
         """Return the same run for another thread: a connection serves one thread at a time."""
         return self._beside(self.steps)
 
-    def of_steps(self, steps: Sequence[int]) -> Self:
+    def of_steps(self, steps: Sequence[int], *, is_copied: bool = True) -> Self:
         """Return the same run as if only these steps had been recorded deeply; timings of all steps stay.
+
+        Their rows are copied to memory if they are not too many: else each query looks through all steps.
 
         Rows without a step, such as a kernel without a recorded launch, are shown if they began while these steps ran.
         """
-        return self._beside(steps)
+        return self._beside(steps, is_copied=is_copied)
 
-    def _beside(self, steps: Sequence[int]) -> Self:
+    def _beside(self, steps: Sequence[int], *, is_copied: bool = False) -> Self:
         connection = self._connection.cursor()
         made = type(self)(self.path, self.manifest, connection)
         made.address = self.address
         if steps:
-            narrow(connection, steps)
+            narrow(connection, steps, is_copied=is_copied)
             made.steps, made._whole = tuple(steps), self.whole  # noqa: SLF001 - of the same class
         return made
 
@@ -194,6 +202,17 @@ class Run:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+@contextmanager
+def _ctrl_c() -> Iterator[None]:
+    """Raise KeyboardInterrupt if Ctrl-C ended a query, of which DuckDB makes an error like any other."""
+    try:
+        yield
+    except RuntimeError as error:
+        if str(error) != _INTERRUPTED:
+            raise
+        raise KeyboardInterrupt from None
 
 
 def _rows(folder: Path, manifest: manifests.Manifest, declared: TableSchema) -> str:

@@ -556,6 +556,218 @@ STATS = TableSchema(
     ),
 )
 
+ACCOUNTS = TableSchema(
+    "accounts",
+    "One row per rank: totals of its time and FLOPs, and digests that show whether they are current. Derived. All "
+    "totals are null if they do not fit into the tables; questions then read the events.",
+    (
+        _RANK,
+        Column(
+            "code",
+            "VARCHAR",
+            "Digest of the source code that computed it; another version of Lostflops computes the row again.",
+        ),
+        Column("inputs", "VARCHAR", "Digest of the rows that it was computed from."),
+        Column("scope", "VARCHAR", "What is accounted for: `steps`, or the whole `trace`."),
+        Column("on_device", "BOOLEAN", "Whether it is the time of a device; else it is that of the training thread."),
+        Column("wall", "BIGINT", "Time that is accounted for.", "ns"),
+        Column("compute", "BIGINT", "Time with any compute.", "ns"),
+        Column("comm", "BIGINT", "Time with any communication.", "ns"),
+        Column("hidden", "BIGINT", "Communication that ran under compute.", "ns"),
+        Column("kernels", "BIGINT", "Number of kernels in the whole trace, communication included."),
+        Column("unlaunched", "BIGINT", "Number of kernels in the whole trace without a recorded launch."),
+        Column("blocker", "BIGINT", "Event that blocked the host before the longest `idle.sync`; -1 if no event did."),
+        Column("launched_flops", "BIGINT", "FLOPs of the ops that the steps launched.", "FLOPs"),
+        Column("matmul_ns", "BIGINT", "Time of matmul, attention and convolution kernels outside the optimizer.", "ns"),
+        Column("counted_ns", "BIGINT", "Part of `matmul_ns` with known FLOPs.", "ns"),
+        Column("tensor_ns", "BIGINT", "Part of `matmul_ns` on tensor cores, by the names of kernels.", "ns"),
+        Column("plain_ns", "BIGINT", "Part of `matmul_ns` not on tensor cores; of the rest it is unknown.", "ns"),
+        Column("notes", "VARCHAR", "What a reader of the account should know, as a JSON list."),
+    ),
+)
+
+SPANS = TableSchema(
+    "spans",
+    "Time that is accounted for: one row per rank and step, or per stretch of a trace without steps. Derived.",
+    (
+        _RANK,
+        Column("step", "INTEGER", "Number of the step; null if `accounts.scope` is `trace`."),
+        Column("start", "BIGINT", "Start on the clock of the rank's host.", "ns"),
+        Column("stop", "BIGINT", "End on the clock of the rank's host.", "ns"),
+        Column(
+            "kernels",
+            "BIGINT",
+            "Compute kernels that started in it; on a CPU rank, ops. In scope `trace` the first row has the sum.",
+        ),
+    ),
+)
+
+STRETCHES = TableSchema(
+    "stretches",
+    "All recorded time of each rank, in order: one row per uninterrupted stretch on one line of the "
+    "[ledger](../explanation/ledger.md). Derived. Stretches do not overlap. Cut at the edges of a step, they sum to "
+    "the step's rows in `ledger`; they also cover recorded time outside steps.",
+    (
+        _RANK,
+        Column("start", "BIGINT", "Start on the clock of the rank's host.", "ns"),
+        Column("stop", "BIGINT", "End on the clock of the rank's host.", "ns"),
+        Column("line", "VARCHAR", "Line of the ledger, e.g. `compute`, `comm.wait`."),
+        Column(
+            "late_rank",
+            "INTEGER",
+            "Rank that it waited for, on `comm.wait` and `comm.bubble`; null if unknown, and on other lines.",
+        ),
+    ),
+)
+
+LEDGER = TableSchema(
+    "ledger",
+    "Time of each rank by line of the [ledger](../explanation/ledger.md), in total and by step, phase, annotation, "
+    "module and detail. Derived. Each of these sums to `accounts.wall`, except `detail`, which covers only some lines, "
+    "and `step`, which has no rows in scope `trace`.",
+    (
+        _RANK,
+        Column(
+            "split",
+            "VARCHAR",
+            "`line` (the total), `detail`, `step`, `phase`, `annotation` or `module`. Filter by it: rows with "
+            "another value count the same time again.",
+        ),
+        Column("name", "VARCHAR", "Detail, phase, annotation or module; null for `line` and `step`."),
+        Column("step", "INTEGER", "Number of the step, for `step`."),
+        Column("line", "VARCHAR", "Line of the ledger, e.g. `compute`, `comm.wait`."),
+        Column("ns", "BIGINT", "Time.", "ns"),
+        Column("longest", "BIGINT", "Longest single stretch, for `line`.", "ns"),
+        Column("event", "BIGINT", "Event of the longest stretch; -1 for none."),
+        Column("place", "INTEGER", "Row number within the rank; of two names with equal time, verbs show the lower."),
+    ),
+)
+
+WAITS = TableSchema(
+    "waits",
+    "Time on `comm.wait` and `comm.bubble` by process group and late rank, if the late rank is known. Derived.",
+    (
+        _RANK,
+        Column("group_id", "VARCHAR", "Process group; see `groups`."),
+        Column("late_rank", "INTEGER", "Rank that it waited for."),
+        Column("is_transfer", "BOOLEAN", "Whether it waited for one peer, in a point-to-point transfer."),
+        Column("ns", "BIGINT", "Time.", "ns"),
+    ),
+)
+
+OVERLAP = TableSchema(
+    "overlap",
+    "Activities of a rank that ran at once, and how much of each group's communication compute hid. Derived.",
+    (
+        _RANK,
+        Column(
+            "running", "VARCHAR", 'What ran at the same time, as JSON: `["compute", "all_reduce"]`; null for groups.'
+        ),
+        Column("group_id", "VARCHAR", "Process group; null in rows of activities."),
+        Column("ns", "BIGINT", "Time in which exactly these ran; for a group, in which it communicated.", "ns"),
+        Column("hidden", "BIGINT", "Part of the group's time that ran under compute.", "ns"),
+    ),
+)
+
+KERNELS = TableSchema(
+    "kernels",
+    "Kernels of each rank, or ops on a CPU rank, summed by class and name. Derived.",
+    (
+        _RANK,
+        Column("kind", "VARCHAR", "Class, e.g. `matmul`, `attention`, `elementwise`."),
+        Column("name", "VARCHAR", "Name as recorded."),
+        Column("count", "BIGINT", "Number of runs."),
+        Column("ns", "BIGINT", "Its time; kernels that run at once count in full.", "ns"),
+        Column("gap_ns", "BIGINT", "Time on `idle.host` directly before its runs.", "ns"),
+        Column("occupied_ns", "BIGINT", "Part of `ns` with a recorded occupancy above 0.", "ns"),
+        Column("occupancy", "DOUBLE", "Sum of occupancy x time; divided by `occupied_ns` it is the mean.", "% x ns"),
+    ),
+)
+
+WORK = TableSchema(
+    "work",
+    "FLOPs and minimum memory traffic of each rank's ops with known FLOPs, by op and cost of a call. Derived.",
+    (
+        _RANK,
+        Column("op", "VARCHAR", "Name of the op."),
+        Column(
+            "model_flops", "BIGINT", "FLOPs of one call; the model needs only those of rows without `again`.", "FLOPs"
+        ),
+        Column("recompute_flops", "BIGINT", "FLOPs of one call that its algorithm does twice.", "FLOPs"),
+        Column("bytes", "BIGINT", "Minimum memory traffic of one call.", "bytes"),
+        Column("dtype", "VARCHAR", "Precision of the operands, e.g. `bf16`, `tf32`."),
+        Column("again", "BOOLEAN", "Whether activation checkpointing did it a second time."),
+        Column("count", "DOUBLE", "Number of calls; one that is partly inside the accounted time is a fraction."),
+        Column("ns", "BIGINT", "Time of their kernels.", "ns"),
+    ),
+)
+
+STACKS = TableSchema(
+    "stacks",
+    "Python stacks of each rank by line of the ledger, from `samples`. Derived.",
+    (
+        _RANK,
+        Column("line", "VARCHAR", "Line of the ledger that the rank was on."),
+        Column("stack", "VARCHAR", "Frames, as in `samples`."),
+        Column("count", "BIGINT", "How often it was read."),
+        Column("ns", "BIGINT", "Time that these samples represent.", "ns"),
+        Column("place", "INTEGER", "Order of the rank's rows, as in `ledger`."),
+    ),
+)
+
+TIMELINE = TableSchema(
+    "timeline",
+    "What each rank mostly did in each of many equal parts of the run's time. Derived.",
+    (
+        _RANK,
+        Column("start", "BIGINT", "Start of the first part, on the reference's clock; the same for all ranks.", "ns"),
+        Column("stop", "BIGINT", "End of the last part, on the reference's clock.", "ns"),
+        Column("parts", "INTEGER", "Number of parts."),
+        Column(
+            "lines",
+            "BLOB",
+            "A byte for each part, the line that takes most of it: 1 `compute`, 2 `comm.transfer`, 3 `comm.wait`, "
+            "4 `comm.bubble`, 5 `copy`, 6 `idle.data`, 7 `idle.sync`, 8 `idle.alloc`, 9 `idle.compile`, "
+            "10 `idle.host`, 11 `idle.python`, 12 `idle.dependency`, 13 `idle.bubble`, 14 `unexplained`; 0 nothing.",
+        ),
+    ),
+)
+
+FINDINGS = TableSchema(
+    "findings",
+    "Findings of the diagnosis: level `found` first, then by expected gain. Derived by ingest; for a large run, by the "
+    "first diagnosis.",
+    (
+        Column("number", "INTEGER", "Number of the finding, from 1."),
+        Column("id", "VARCHAR", "The cause with the ranks that it is on, e.g. `straggler:4`."),
+        Column("level", "VARCHAR", "`found` or `suspected`."),
+        Column("cause", "VARCHAR", "The rule that found it."),
+        Column("what", "VARCHAR", "What is wrong, in words."),
+        Column("fix", "VARCHAR", "What to do, in words."),
+        Column("code", "VARCHAR", "Digest of the source code that computed it, as in `accounts`."),
+        Column("lost_ns", "BIGINT", "Time lost to this cause, summed over all ranks.", "ns"),
+        Column("gain", "DOUBLE", "Fraction of the step time that the fix saves (0.21 is 21%); null if unknown."),
+        Column("gain_low", "DOUBLE", "Lower end of the 90% interval of `gain`."),
+        Column("gain_high", "DOUBLE", "Upper end of the 90% interval of `gain`."),
+    ),
+)
+
+DIAGNOSIS = TableSchema(
+    "diagnosis",
+    "The whole diagnosis, as verbs show it: one row. Derived by ingest; for a large run, by the first diagnosis.",
+    (
+        Column("code", "VARCHAR", "Digest of the source code that computed it, as in `accounts`."),
+        Column("document", "VARCHAR", "All findings and checks as JSON."),
+    ),
+)
+
+OF_RANK: tuple[TableSchema, ...] = (ACCOUNTS, SPANS, STRETCHES, LEDGER, WAITS, OVERLAP, KERNELS, WORK, STACKS)
+"""Tables that make up the account of a rank."""
+OF_RUN: tuple[TableSchema, ...] = (FINDINGS, DIAGNOSIS)
+"""Tables that depend on all rows of a run: every change of them removes these."""
+DERIVED: tuple[TableSchema, ...] = (*OF_RANK, TIMELINE, *OF_RUN)
+"""Tables that are made from the others, so that a question does not have to read every event."""
+
 TABLES: tuple[TableSchema, ...] = (
     RANKS,
     LANES,
@@ -579,6 +791,7 @@ TABLES: tuple[TableSchema, ...] = (
     CLOCK_SAMPLES,
     SAMPLES,
     STATS,
+    *DERIVED,
 )
 
 

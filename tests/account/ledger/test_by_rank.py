@@ -91,7 +91,7 @@ def test_answers_are_of_one_state_of_the_run(run, monkeypatch, tmp_path):
         asked = scope(older, None)
         traces = SyntheticCluster(ranks=5, steps=2).generate().traces.write(tmp_path / "traces")
         ingest(traces, tmp_path / "run", workers=1, replace=True)
-        with pytest.raises(RunError, match=r"changed while it was read\. Ask again"):
+        with pytest.raises(RunError, match=r"changed while it was read\. Run the command again"):
             list(by_rank(PROFILE, older, asked))
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from lostflops.account.ledger import few_steps as module
-from lostflops.account.ledger.accounts import ledgers
+from lostflops.account.ledger.answers import ledgers
 from lostflops.account.ledger.few_steps import describe_chosen_steps, few_steps, is_large, step_times
 from lostflops.account.ledger.scope import scope
 from lostflops.ingest import ingest
@@ -113,7 +113,8 @@ def test_a_run_is_large_where_its_few_steps_are(path: Path, monkeypatch: pytest.
         assert not is_large(run)
         monkeypatch.setattr(module, "AFFORDED", events(run) - 1)
         assert is_large(run)
-        monkeypatch.setattr(module, "few_steps", lambda run: few_steps(run, events(run) // 4))
+        monkeypatch.setattr(module, "few_steps", lambda run, **options: few_steps(run, events(run) // 4, **options))
+    with Run.open(path) as run:
         assert not is_large(run)
 
 

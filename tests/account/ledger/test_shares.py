@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lostflops.account.ledger.shares import by_event, by_priority
+from lostflops.account.ledger.shares import by_event, by_priority, split_by_event
 from lostflops.store.intervals import Intervals
 
 events = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 15)), max_size=12)
@@ -39,6 +39,22 @@ def test_by_event(chosen, inside, shift):
     assert shares.tolist() == expected
     assert shares.dtype == np.int64
     assert int(shares.sum()) == (intervals(inside, shift) & Intervals.of(*columns(chosen, shift))).total
+
+
+@settings(max_examples=200, deadline=None)
+@given(events, pairs, offsets)
+def test_split_by_event(chosen, inside, shift):
+    """Pieces are disjoint, in order, and give each event what `by_event` gives it."""
+    row, start, stop = split_by_event(*columns(chosen, shift), intervals(inside, shift))
+    counted = {t for a, b in inside for t in range(a, b)}
+    expected = {}
+    for time, running in zip(sorted(counted), each(chosen, inside), strict=True):
+        if running:
+            expected[time + shift] = min(running, key=lambda i: (chosen[i][0], i))
+    pieces = list(zip(row.tolist(), start.tolist(), stop.tolist(), strict=True))
+    assert {time: one for one, begin, end in pieces for time in range(begin, end)} == expected
+    assert sum(end - begin for _, begin, end in pieces) == len(expected)
+    assert (start[1:] >= stop[:-1]).all()
 
 
 @settings(max_examples=200, deadline=None)

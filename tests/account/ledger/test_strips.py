@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lostflops.account.ledger.accounts import ledgers
+from lostflops.account.ledger.answers import ledgers
 from lostflops.account.ledger.lines import LINES
 from lostflops.account.ledger.record import records
 from lostflops.account.ledger.scope import scope

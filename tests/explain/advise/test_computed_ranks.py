@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from lostflops.account.ledger.accounts import ledgers
+from lostflops.account.ledger.answers import ledgers
 from lostflops.account.ledger.scope import scope
 from lostflops.explain.advise.case import Case
 from lostflops.explain.advise.signs.computed_ranks import MOST_READ, read_computed_ranks

@@ -10,7 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.predict.graph.tiny import L, M, T, graph, starts
 
-from lostflops.predict.graph.longest import PathNetwork, _compile_work_off, longest
+from lostflops.predict.graph import longest as longest_module
+from lostflops.predict.graph.knots import find_paths
+from lostflops.predict.graph.longest import _compile_work_off, longest
+from lostflops.predict.graph.network import PathNetwork
 from lostflops.predict.graph.replay import Circular, replay
 from lostflops.predict.graph.tasks import LaneKind, TaskKind
 
@@ -132,11 +135,55 @@ def test_nowhere_to_keep_what_was_compiled_is_no_reason_to_fail(monkeypatch):
 
 @settings(deadline=None)  # the first one is compiled
 @given(networks())
-def test_both_paths_equal_a_naive_one(net):
+def test_all_ways_equal_a_naive_one(net):
     start, stop, met = relaxed(net)
-    for compiled in (False, True) if find_spec("numba") else (False,):
-        found = longest(net, compiled=compiled)
+    ways = [longest(net, compiled=compiled) for compiled in ((False, True) if find_spec("numba") else (False,))]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(longest_module, "find_paths", lambda _: None)
+        ways.append(longest(net, compiled=False))
+    for found in ways:
         assert not found.waiting.size
         assert found.start.tolist() == start.tolist()
         assert found.stop.tolist() == stop.tolist()
         assert found.met.tolist() == met.tolist()
+
+
+def test_a_time_before_zero_is_left_to_the_loop_over_all_tasks():
+    """A knot follows a task that would start at -3: it starts at 0, and the knot at 5."""
+    net = network([2, 5, 1], gap=[-5, 0, 0], edges=[(0, 2, 0)])
+    assert find_paths(net) is None
+    assert longest(net, compiled=False).start.tolist() == [0, 0, 5]
+
+
+def test_numba_is_loaded_after_many_tasks(monkeypatch):
+    """Loading takes longer than a few replays."""
+
+    def load():
+        raise AssertionError("numba was loaded")
+
+    monkeypatch.setattr(longest_module, "_compile_work_off", load)
+    monkeypatch.setattr(longest_module, "_Replay", type("Replay", (), {"tasks": 0}))
+    monkeypatch.setattr(longest_module, "WORTH_LOADING", 5)
+    net = network([2, 5, 1])
+    assert longest(net).stop.tolist() == [2, 7, 8]
+    with pytest.raises(AssertionError, match="numba was loaded"):
+        longest(net)
+
+
+def network(duration, gap=(0, 0, 0), edges=()):
+    """Return a network of one lane."""
+    n = len(duration)
+    src, dst, delay = (np.array([edge[part] for edge in edges], np.int64) for part in range(3))
+    return PathNetwork(
+        origin=np.zeros(n, np.int64),
+        duration=np.array(duration, np.int64),
+        gap=np.array(gap, np.int64),
+        follows=np.arange(n) > 0,
+        meeting=np.full(n, -1, np.int32),
+        transfer=np.empty(0, np.int64),
+        turn=np.empty(0, np.int32),
+        src=src.astype(np.int32),
+        dst=dst.astype(np.int32),
+        delay=delay,
+        after_start=np.zeros(len(edges), np.bool_),
+    )

@@ -18,13 +18,13 @@ def test_a_page_tells_the_causes_that_a_diagnosis_finds(tmp_path: Path, monkeypa
     late = Straggler(rank=2, cause="slow_kernels", factor=1.5)
     path = store(SyntheticCluster(ranks=4, steps=4, stragglers=(late,)).generate(), tmp_path / "run")
     with Run.open(path) as run:
-        assert causes in QUESTIONS
-        (shown,) = page_of(run, (causes,)).results
+        assert QUESTIONS["diagnosis"] is causes
+        (shown,) = page_of(run, {"diagnosis": causes}).results
         assert shown.to_json() == diagnose(run, most=OPEN).to_json()
         assert shown.to_json()["findings"][0]["cause"] == "straggler"
         assert shown.next_command == "lostflops explain run 1"
         monkeypatch.setattr(few_steps, "AFFORDED", 10)
-        (large,) = page_of(run, (causes,)).results
+        (large,) = page_of(run, {"diagnosis": causes}).results
         assert large.verdict == summary.LARGE
         assert large.blocks == ()
         assert large.next_command == "lostflops diagnose run"

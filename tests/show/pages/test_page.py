@@ -14,7 +14,7 @@ from lostflops.explain.analyze.contents import contents
 from lostflops.explain.analyze.quality import quality
 from lostflops.explain.analyze.report import report
 from lostflops.show.pages.glossary import GLOSSARY
-from lostflops.show.pages.page import QUESTIONS, page_of, questions_for, trust
+from lostflops.show.pages.page import QUESTIONS, TITLES, page_of, questions_for, trust
 from lostflops.store.run import Run
 
 
@@ -28,8 +28,11 @@ def test_every_question_is_answered_or_said_to_be_missing(golden: Path) -> None:
     with Run.open(golden) as run:
         page = page_of(run, progress=lambda done, total: seen.append((done, total)))
     assert len(page.results) + len(page.missing) == len(QUESTIONS)
-    assert page.results[0].name == "report"
-    assert len({result.name for result in page.results}) == len(page.results)
+    assert page.results[0].name == "overview"
+    shown = [result.name for result in page.results]
+    assert shown == [name for name in QUESTIONS if name in shown], "in the order of the questions, each once"
+    assert [result.title for result in page.results] == [TITLES[name] for name in shown]
+    assert {TITLES[name] for name in QUESTIONS if name not in shown} == {title for title, _ in page.missing}
     assert seen == [(done, len(QUESTIONS)) for done in range(len(QUESTIONS))]
 
 
@@ -38,8 +41,8 @@ def test_a_question_without_an_answer_does_not_take_the_others_with_it(golden: P
         raise LostflopsError("nothing was recorded")
 
     with Run.open(golden) as run:
-        page = page_of(run, (hopeless, trust))
-    assert page.missing == (("hopeless", "nothing was recorded"),)
+        page = page_of(run, {"memory": hopeless, "quality": trust})
+    assert page.missing == ((TITLES["memory"], "nothing was recorded"),)
     assert [result.name for result in page.results] == [page.standing]
 
 
@@ -53,7 +56,7 @@ def test_coverage_and_quality_are_one_result(golden: Path) -> None:
 
 def test_commands_name_the_run_without_its_place(golden: Path) -> None:
     with Run.open(golden) as run:
-        page = page_of(run, (trust,))
+        page = page_of(run, {"quality": trust})
     assert page.results[0].next_command == f"lostflops info {golden.name}"
 
 
@@ -62,15 +65,18 @@ def test_no_command_follows_where_there_is_nothing_to_tell(golden: Path) -> None
         return Result("memory", "Memory", "Cannot tell.", next_command=f"lostflops memory {run.path}")
 
     with Run.open(golden) as run:
-        assert [one.next_command for one in page_of(run, (memory,)).results] == [""]
+        assert [one.next_command for one in page_of(run, {"memory": memory}).results] == [""]
 
 
 def test_what_the_user_claims_reaches_the_report(golden: Path) -> None:
     said = Claims(peak_tflops=1.0, model_flops=1e6)
     with Run.open(golden) as run:
-        claimed = questions_for(said)[0](run).to_json()
+        claimed = questions_for(said)["report"](run).to_json()
         assert claimed["mfu"] == report(run, said=said).to_json()["mfu"]
-        assert claimed["mfu"] != QUESTIONS[0](run).to_json()["mfu"]
+        assert claimed["mfu"] != QUESTIONS["report"](run).to_json()["mfu"]
+        first = questions_for(said)["overview"](run)
+        assert first.notes[0] == report(run, said=said).verdict
+        assert first.notes != QUESTIONS["overview"](run).notes
 
 
 def test_the_glossary_has_every_line_and_explains_no_word_with_itself() -> None:

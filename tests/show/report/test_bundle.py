@@ -56,6 +56,11 @@ def test_what_the_build_needs_is_pinned_and_names_no_host() -> None:
     lock = json.loads((UI / "package-lock.json").read_text("utf-8"))
     assert [name for name, package in lock["packages"].items() if "resolved" in package] == []
     wanted = json.loads((UI / "package.json").read_text("utf-8"))
-    assert wanted.get("dependencies", {}) == {}, "the bundle holds our own code and nothing else"
-    assert all(version[0].isdigit() for version in wanted["devDependencies"].values())
-    assert lock["packages"][""]["devDependencies"] == wanted["devDependencies"]
+    assert set(wanted["dependencies"]) == {"d3-array", "d3-scale"}, "docs/decisions/dependencies.md gives the reasons"
+    for group in ("dependencies", "devDependencies"):
+        assert all(version[0].isdigit() for version in wanted[group].values())
+        assert lock["packages"][""][group] == wanted[group]
+
+
+def test_the_bundle_holds_the_licence_of_what_it_includes() -> None:
+    assert re.search(r"d3-scale\.\s+Copyright [\d-]+ Mike Bostock\s+Permission to use", asset("app.js"))

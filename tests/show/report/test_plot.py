@@ -7,10 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from lostflops.core.results import Field, Plot, Result, Series
+from lostflops.core.results import Band, Field, Mark, Plot, Result, Series
 from lostflops.show.report import renderer
 from lostflops.show.report.axes import Axis, axes
+from lostflops.show.report.colours import SERIES
 from lostflops.show.report.plot import ROWS, draw_text_plot
+from lostflops.show.report.svg_plot import WIDTH
 
 
 def plot(*series: Series, x: Field | None = None, y: Field | None = None, **scales: bool) -> Plot:
@@ -57,6 +59,15 @@ def test_numbers_of_ranks_are_written_themselves() -> None:
     assert lines[ROWS + 2].split() == ["8", "64", "512", "4096"]
 
 
+def test_ratios_have_round_values_too() -> None:
+    roof = ((204.8, 686e12), (295.2, 989e12), (819.2, 584e12), (1117.1, 584e12), (4681.1, 989e12))
+    scales = axes(plot(Series("s", "line", roof), x=Field("flop_per_byte", "count"), y=Field("rate", "flop")))
+    assert scales is not None
+    across, up = ([label for _, label in axis.ticks(7)] for axis in scales)
+    assert across == ["200", "500", "1000", "2000", "5000"]
+    assert up == ["600 TFLOP", "700 TFLOP", "800 TFLOP", "900 TFLOP", "1 PFLOP"]
+
+
 def test_a_line_through_marks_shares_their_look() -> None:
     points = ((1, 1), (10, 10))
     block = plot(
@@ -68,7 +79,7 @@ def test_a_line_through_marks_shares_their_look() -> None:
         for element in svg(block).iter("{http://www.w3.org/2000/svg}g")
         if element[1].get("stroke-width") == "1.8"
     }
-    assert strokes == {"ring: fitted": "#0072b2", "tree": "#d55e00"}
+    assert strokes == {"ring: fitted": SERIES[0], "tree": SERIES[1]}
 
 
 def test_ascii_where_nothing_else_can_be_written() -> None:
@@ -141,3 +152,23 @@ def test_labels_show_every_digit_that_tells_them_apart(unit, low: float, high: f
 def test_a_plot_is_as_wide_as_it_may_be(width: int) -> None:
     lines = text(plot(Series("s", "line", ((1, 1), (10, 10)))), width)
     assert max(map(len, lines)) <= min(width, 100)
+
+
+def test_bands_and_marks_are_drawn_and_named() -> None:
+    block = Plot(
+        "p",
+        "P",
+        Field("step"),
+        Field("time", "ns"),
+        (Series("steps", "marks", ((0, 5), (10, 5), (20, 6))),),
+        log_x=False,
+        log_y=False,
+        bands=(Band("deep window", 2.5, 5.5),),
+        marks=(Mark("attempt 1", 9.5),),
+    )
+    assert text(block)[-1].strip() == "attempt 1 from 10"
+    drawn = svg(block)
+    assert [one.text for one in drawn.iter("{http://www.w3.org/2000/svg}text")].count("attempt 1") == 1
+    across, _ = axes(block)
+    (shade,) = (one for one in drawn.iter("{http://www.w3.org/2000/svg}rect") if one.find("{*}title") is not None)
+    assert float(shade.get("width")) == pytest.approx((across.place(5.5) - across.place(2.5)) * WIDTH, abs=0.1)

@@ -1,6 +1,8 @@
 import io
 import json
 import re
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -296,3 +298,13 @@ def test_text_in_a_pipe_is_as_wide_as_columns_says(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("COLUMNS", columns)
     longest = max(map(len, render("terminal", Result("wide", "Wide", "word " * 100)).splitlines()))
     assert width - 5 <= longest <= width
+
+
+def test_json_does_not_wait_for_the_terminal():
+    script = (
+        "import io, sys\nfrom lostflops.core.results import Result\nfrom lostflops.show.report import renderer\n"
+        "renderer('json').write(Result('x', 'X', 'Y.'), io.StringIO())\nprint('rich' in sys.modules)"
+    )
+    assert (
+        subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "False\n"
+    )

@@ -4,7 +4,10 @@ import json
 import zlib
 from base64 import b64decode
 
-from lostflops.core.pictures import Strips
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lostflops.core.pictures import Counter, Events, Meetings, Strips
 from lostflops.core.results import Field, Page, Pair, Pairs, Plot, Result, Section, Series, Table
 from lostflops.show.report.view import View, pack_data
 
@@ -64,3 +67,34 @@ def test_blobs_follow_the_json_and_come_back_as_they_were() -> None:
     json_text, blob = (zlib.decompress(b64decode(text)) for text in texts)
     assert json.loads(json_text)["results"][0]["blocks"][0]["codes"] == {"blob": 0, "type": "u1"}
     assert blob == bytes([0, 1, 1, 1])
+
+
+@given(st.lists(st.lists(st.tuples(st.integers(0, 2**50), st.integers(-1, 2**50)), max_size=9), max_size=4))
+def test_counters_come_back_point_by_point(points) -> None:
+    counters = tuple(
+        Counter(row, f"counter {row}", "bytes", [at for at, _ in own], [value for _, value in own], 1000, "some")
+        for row, own in enumerate(points)
+    )
+    none: list[int] = []
+    meetings = Meetings(none, none, none, none, none, none, none, ())
+    events = Events((), (), (), (), none, none, none, none, none, none, none, meetings, counters=counters)
+    view = View()
+    data = json.loads(json.dumps(view.events(events)))["counters"]
+    at, value = (_read_differences(view.blobs[data[name]["blob"]]) for name in ("at", "value"))
+    for row, (counter, own) in enumerate(zip(data["each"], points, strict=True)):
+        assert counter == [row, f"counter {row}", "bytes", 1000, "some", len(own)]
+        assert [(at.pop(0), value.pop(0)) for _ in own] == own
+    assert (at, value) == ([], [])
+
+
+def _read_differences(packed: bytes) -> list[int]:
+    """As the page reads them."""
+    found, number, bits, last = [], 0, 0, 0
+    for byte in packed:
+        number |= (byte & 127) << bits
+        bits += 7
+        if byte < 128:
+            last += -(number + 1) // 2 if number % 2 else number // 2
+            found.append(last)
+            number = bits = 0
+    return found

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from lostflops.account.align.lane_events import Extent
 from lostflops.account.align.one_clock import OneClock
 from lostflops.core.errors import UsageError
+from lostflops.core.pictures import Counter
 from lostflops.show.serve.held_events import HeldEvents
 from lostflops.show.serve.work import Stopped
 from lostflops.store.run import Run
@@ -73,6 +74,46 @@ def test_ranks_make_room_for_others(run: Run) -> None:
     assert sum(lane.events for lane in both.lanes) + both.left_out == 738
 
 
+def test_counters_of_windows_are_those_of_the_whole_time(run: Run) -> None:
+    whole = HELD.within(run, [0, 1], 0, SPAN * 9, 50).counters
+    assert [(one.row, one.name) for one in whole] == [
+        (row, name) for row in (0, 1) for name in ("launch queue", "steps/s")
+    ]
+    for start in range(0, SPAN, SPAN // 7):
+        part = HELD.within(run, [0, 1], start, start + SPAN // 9, 50).counters
+        for one, other in zip(whole, part, strict=True):
+            assert (one.row, one.name, one.thinned, other.thinned) == (other.row, other.name, "", "")
+            for moment in range(start, start + SPAN // 9, SPAN // 400):
+                assert value_at(one, moment) == value_at(other, moment)
+
+
+def value_at(counter: Counter, moment: int) -> int:
+    return next((value for at, value in reversed([*zip(counter.at, counter.value, strict=True)]) if at <= moment), -1)
+
+
+def test_counters_are_read_once(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = HeldEvents()
+    before = held.within(run, [0], 0, SPAN, 50)
+    monkeypatch.setattr("lostflops.show.serve.held_events.read_counters", ended)
+    assert held.within(run, [0], 0, SPAN, 50) == before
+    with pytest.raises(Stopped):
+        held.within(run, [1], 0, SPAN, 50)
+
+
+def test_ranks_beyond_what_a_page_opens_have_no_counters(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lostflops.show.serve.held_events.MOST_RANKS", 1)
+    assert HELD.within(run, [0], 0, SPAN, 50).counters
+    assert HELD.within(run, [0, 1], 0, SPAN, 50).counters == ()
+
+
+def test_counters_make_room_for_others(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lostflops.show.serve.held_events.MOST_POINTS", 10)
+    held = HeldEvents()
+    for rank in (0, 1, 0):
+        held.within(run, [rank], 0, SPAN, 50)
+        assert list(held._counters) == [rank]
+
+
 @pytest.mark.parametrize("ranks", [[], [7], [0, -1]])
 def test_ranks_that_are_not_there(run: Run, ranks: list[int]) -> None:
     with pytest.raises(UsageError):
@@ -88,7 +129,7 @@ def test_sql_finds_no_more_events_than_there_is_room_for(run: Run, most: int) ->
 
 def test_a_window_that_was_ended_early_leaves_nothing_half_known(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     held = HeldEvents()
-    for name in ("extent", "ArrivalSizes.of"):
+    for name in ("extent", "ArrivalSizes.of", "read_counters"):
         with monkeypatch.context() as patched:
             patched.setattr(f"lostflops.show.serve.held_events.{name}", ended)
             with pytest.raises(Stopped):

@@ -6,31 +6,43 @@ import shutil
 import tempfile
 import threading
 import time
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lostflops.core.results import Result
+from lostflops.core.results import Page, Result, Stacks
+from lostflops.explain.advise import diagnose as diagnoses
+from lostflops.explain.advise import diagnosis as stored
+from lostflops.explain.analyze.selection import selection
 from lostflops.show.export.perfetto import write_perfetto
-from lostflops.show.pages.page import QUESTIONS, page_of
+from lostflops.show.pages.overview import overview_without_causes
+from lostflops.show.pages.page import QUESTIONS, TITLES, page_of
+from lostflops.show.pages.stacks import limit_stacks
 from lostflops.show.report.view import View
 from lostflops.show.serve import live as lives
 from lostflops.show.serve import routes
 from lostflops.show.serve.guard import HEADERS
 from lostflops.show.serve.live import LivePage
+from lostflops.show.serve.sections import GROUPS, SectionGroup
 from lostflops.show.serve.work import Stopped, Workers
+from lostflops.store.manifest import load, save
 from lostflops.store.run import Run
 
 from .conftest import GOOD, Server, unpacked
 
-NAMES = [question.__name__.strip("_") for question in QUESTIONS]
+BY_NAME = {group.name: group for group in GROUPS}
 
 
-def test_questions_are_those_of_the_page(server: Server) -> None:
+def test_sections_are_known_before_their_results(server: Server) -> None:
     said = server.ask("GET", "/api/questions").json()
-    assert said["questions"] == NAMES
+    assert said["sections"] == [[name, TITLES[name]] for name in QUESTIONS]
+    asked = {section for group in said["groups"] for section in group["sections"]}
+    assert asked == QUESTIONS.keys()
+    assert [group["name"] for group in said["groups"][:2]] == ["verdict", "timeline"]
+    assert all(group["doing"] for group in said["groups"])
     assert "comm.wait" in said["page"]["glossary"]
     assert {"events", "steps"} <= {table["name"] for table in said["tables"]}
 
@@ -40,11 +52,35 @@ def plain(result: dict[str, Any]) -> dict[str, Any]:
     return {**result, "blocks": [{**block, "events": None} for block in result["blocks"]]}
 
 
-@pytest.mark.parametrize("name", NAMES)
+def test_the_script_makes_the_main_part_of_the_page_and_the_server_none() -> None:
+    assert "<main" not in routes.SHELL
+
+
+def test_groups_ask_all_questions_of_the_page() -> None:
+    asked = [(name, question) for group in GROUPS for name, question in group.questions.items()]
+    wanted = [("overview", overview_without_causes), *QUESTIONS.items()]
+    assert sorted(name for name, _ in asked) == sorted(name for name, _ in wanted)
+    differ = {name for name, question in asked if (name, question) not in wanted}
+    assert differ == {"timeline"}  # it may be without events, which are asked for later
+
+
+def test_a_timeline_of_many_events_is_without_them(run_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    question = BY_NAME["timeline"].questions["timeline"]
+    with Run.open(run_folder) as run:
+        (few,) = question(run).blocks
+        monkeypatch.setattr("lostflops.show.serve.sections._MANY_EVENTS", 0)
+        (many,) = question(run).blocks
+    assert few.events is not None
+    assert many == replace(few, events=None)
+
+
+@pytest.mark.parametrize("name", BY_NAME)
 def test_a_result_is_that_of_the_file(server: Server, run_folder: Path, name: str) -> None:
     given = unpacked(server.ask("GET", f"/api/result?name={name}"))
     with Run.open(run_folder) as run:
-        page = page_of(run, [QUESTIONS[NAMES.index(name)]])
+        page = page_of(run, BY_NAME[name].questions)
+    assert all(TITLES[one.name] == one.title for one in page.results)
+    assert {one.name for one in page.results} <= BY_NAME[name].questions.keys()
     assert [plain(one) for one in given["results"]] == [plain(one) for one in View().page(page)["results"]]
     assert given["missing"] == [list(one) for one in page.missing]
 
@@ -63,7 +99,7 @@ def test_a_question_is_asked_once_however_many_wait(server: Server, monkeypatch:
         time.sleep(0.1)
         return Result("slow", "Slow", "At last.")
 
-    monkeypatch.setitem(routes._QUESTIONS, "slow", slow)
+    monkeypatch.setitem(routes._GROUPS, "slow", SectionGroup("slow", "Waiting", ("slow",), {"slow": slow}))
 
     async def three(client):
         return await asyncio.gather(*(client.get("/api/result?name=slow", headers=GOOD) for _ in range(3)))
@@ -73,6 +109,45 @@ def test_a_question_is_asked_once_however_many_wait(server: Server, monkeypatch:
     assert len({answer.content for answer in answers}) == 1
     server.ask("GET", "/api/result?name=slow")
     assert asked == [(0, 1)]
+
+
+def test_a_page_can_see_how_far_a_group_is(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    half, end = threading.Event(), threading.Event()
+
+    def slow(run: Run, progress: Any) -> Result:
+        progress(1, len(run.ranks))
+        half.set()
+        end.wait(10)
+        return Result("slow", "Slow", "At last.")
+
+    monkeypatch.setitem(routes._GROUPS, "half", SectionGroup("half", "Waiting", ("slow",), {"slow": slow}))
+
+    async def ask(client):
+        answer = asyncio.ensure_future(client.get("/api/result?name=half", headers=GOOD))
+        await asyncio.to_thread(half.wait, 10)
+        meanwhile = await client.get("/api/progress", headers=GOOD)
+        end.set()
+        await answer
+        return meanwhile, await client.get("/api/progress", headers=GOOD)
+
+    meanwhile, after = server.together(ask)
+    assert (meanwhile.json(), after.json()) == ({"half": [1, 2]}, {})
+
+
+def test_the_verdict_does_not_wait_for_the_diagnosis_which_is_made_once(
+    run_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = []
+    diagnosis = diagnoses.diagnosis
+    # Another test may have stored a diagnosis.
+    for module in (diagnoses, stored):
+        monkeypatch.setattr(module, "diagnosis_code", lambda: "of this test")
+    monkeypatch.setattr(diagnoses, "diagnosis", lambda case, **more: made.append(case) or diagnosis(case, **more))
+    with Run.open(shutil.copytree(run_folder, tmp_path / "run")) as run:
+        page_of(run, BY_NAME["verdict"].questions)
+        assert not made
+        page_of(run, BY_NAME["diagnosis"].questions)
+    assert len(made) == 1
 
 
 def test_events_of_a_window(server: Server, run_folder: Path) -> None:
@@ -96,6 +171,59 @@ def test_windows_that_make_no_sense_are_refused(server: Server, changed: dict[st
     assert server.ask("GET", "/api/events", params=asked).status_code == 422
 
 
+@pytest.mark.parametrize("ranks", ["", "0", "1,0"])
+def test_a_selection_is_that_of_the_analysis(server: Server, run_folder: Path, ranks: str) -> None:
+    given = unpacked(server.ask("GET", f"/api/selection?ranks={ranks}&start=1000000&stop=3000000"))
+    with Run.open(run_folder) as run:
+        found = selection(run, ranks=[int(one) for one in ranks.split(",") if one], start=1_000_000, stop=3_000_000)
+    assert given["results"] == [View().result(found)]
+    assert [block["kind"] for block in given["results"][0]["blocks"]] == ["Lines", "Table", "Table", "Table"]
+
+
+def test_stacks_of_a_selection_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    items = tuple((("idle.python", f"frame {number}"), 1, 100 - number) for number in range(9))
+    found = Result("selection", "Selection", "", (Stacks("stacks", "Stacks", items, {}),))
+    limited = replace(found, blocks=(limit_stacks(found.stacks, 4),))
+    assert routes._pack_selection(found) == routes._page(Page("", (found,), {}))
+    monkeypatch.setattr(routes, "MOST_FRAMES", 4)
+    assert routes._pack_selection(found) == routes._page(Page("", (limited,), {}))
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        *({"ranks": ranks} for ranks in ("x", "0;1", "0,", "77")),
+        *({"start": start} for start in ("1e9", "2000", "9" * 19)),
+        *({"stop": stop} for stop in ("²", "-1", "9" * 30)),
+    ],
+)
+def test_selections_that_make_no_sense_are_refused(server: Server, changed: dict[str, str]) -> None:
+    asked = {"ranks": "0", "start": "0", "stop": "1000", **changed}
+    assert server.ask("GET", "/api/selection", params=asked).status_code == 422
+
+
+def test_a_selection_can_be_stopped(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, asked = threading.Event(), list[Run]()
+
+    def endless(run: Run, **_: object) -> None:
+        asked.append(run)
+        begun.set()
+        run.columns("select count(*) from range(100000000000) a")
+
+    monkeypatch.setattr(lives, "selection", endless)
+
+    async def leave(client):
+        waiting = asyncio.ensure_future(client.get("/api/selection?ranks=&start=0&stop=9", headers=GOOD))
+        await asyncio.to_thread(begun.wait, 10)
+        waiting.cancel()
+        await asyncio.wait([waiting])
+
+    began = time.monotonic()
+    server.together(leave)
+    assert asked[0].stopped
+    assert time.monotonic() - began < 5
+
+
 def test_a_what_if_without_changes_is_the_measured_step(server: Server) -> None:
     now = server.ask("POST", "/api/whatif", json={"changes": []}).json()
     assert sum(ns for _, ns in now["lines"]) == now["predicted_ns"]
@@ -115,8 +243,12 @@ def test_a_run_that_is_written_anew_is_answered_anew(run_folder: Path, tmp_path:
     live = LivePage(folder)
     server = Server(live)
     first = server.ask("GET", "/api/result?name=trust")
-    (folder / "run.json.new").write_bytes((folder / "run.json").read_bytes())
-    (folder / "run.json.new").replace(folder / "run.json")
+    manifest = load(folder)
+    save(folder, manifest)
+    derived = server.ask("GET", "/api/result?name=trust")
+    assert first.headers["Lostflops-Run"] == derived.headers["Lostflops-Run"], "its data is the same"
+    manifest.sources[0].hash = "of another trace"
+    save(folder, manifest)
     second = server.ask("GET", "/api/result?name=trust")
     assert first.headers["Lostflops-Run"] != second.headers["Lostflops-Run"]
     assert first.content == second.content

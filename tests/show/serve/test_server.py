@@ -44,7 +44,7 @@ def asked(address: str, token: str, body: object = None) -> httpx.Response:
 def test_a_server_answers_this_machine_and_ends_though_a_query_runs(started: Started) -> None:
     process, address, token = started
     assert len(token) >= 40
-    assert asked(f"{address}/api/questions", token).json()["questions"]
+    assert asked(f"{address}/api/questions", token).json()["sections"]
     with socket.socket() as other:
         # All of 127.0.0.0/8 is this machine; a server on all addresses would answer here.
         assert other.connect_ex(("127.0.0.2", int(address.rsplit(":", 1)[1]))) != 0

@@ -1,11 +1,12 @@
 import "./findings.css";
 import type { Child } from "../dom";
-import type { Finding, Findings, Prediction } from "../types";
+import type { Finding, FindingPlace, Findings, Prediction } from "../types";
 import { h, s } from "../dom";
 import { prose, unbroken } from "../glossary";
 import { fixed, grouped } from "../rounding";
 import { formatInterval, formatNs, formatPercent, formatValues } from "../units";
 import { drawEvidence } from "./evidence";
+import { drawCards, findingActions } from "./finding-cards";
 
 /** Least and most of all gains, so that cards can be compared by eye. */
 type Scale = [number, number];
@@ -15,9 +16,10 @@ const SAME_WORK = 0.005;
 
 export function drawFindings(block: Findings): Element {
   if (!block.items.length) return h("p", { class: "calm" }, "No cause was found.");
+  if (block.is_brief) return drawCards(block);
   const scale = scaleOf(block.items.filter(isSure).flatMap((one) => one.prediction ?? []));
   const open = block.most_shown ?? block.items.length;
-  const cards = block.items.map((one, place) => h("li", {}, card(one, place < open, scale)));
+  const cards = block.items.map((one, place) => h("li", {}, card(one, block.places[place] ?? null, place < open, scale)));
   const left = cards.slice(open);
   return h(
     "div",
@@ -29,7 +31,7 @@ export function drawFindings(block: Findings): Element {
   );
 }
 
-function card(one: Finding, open: boolean, scale: Scale): Element {
+function card(one: Finding, place: FindingPlace | null, open: boolean, scale: Scale): Element {
   const facts: [string, Child[]][] = [
     ["Saves", prose(predicted(one))],
     ["But", one.doubt ? prose(doubt(one)) : []],
@@ -48,17 +50,18 @@ function card(one: Finding, open: boolean, scale: Scale): Element {
       isSure(one) && one.prediction ? gain(one.prediction, scale) : h("span", { class: "gain" }, `saves ${saving(one)}`),
     ),
     h("dl", {}, ...shown.flatMap(([name, words]) => [h("dt", {}, name), h("dd", {}, ...words)])),
+    findingActions(one, place),
     drawEvidence(one.evidence),
   );
 }
 
-function cause(one: Finding): string {
+export function cause(one: Finding): string {
   const name = one.cause.replaceAll("_", " ");
   return one.level === "suspected" ? `suspected: ${name}` : name;
 }
 
 /** Whether the interval of its saving can be drawn: it costs time, certainly, and the saving is no upper limit. */
-function isSure(one: Finding): boolean {
+export function isSure(one: Finding): boolean {
   const of = one.prediction;
   return of !== null && !of.is_bound && of.gain_low > 0;
 }

@@ -7,6 +7,7 @@ import { h } from "../dom";
 import { fitted } from "../fitted";
 import { Painting } from "../heat-painting";
 import { scale } from "../scale";
+import { type Selection, onSelection, select, selected } from "../selection";
 import { formatValue } from "../units";
 import type { Place } from "../heat-painting";
 import type { HeatMap } from "../types";
@@ -40,6 +41,34 @@ class View {
     canvas.addEventListener("focus", () => canvas.matches(":focus-visible") && this.select(this.cell ?? [0, 0]));
     canvas.addEventListener("blur", () => this.select(null));
     canvas.addEventListener("keydown", (event) => this.key(event));
+    canvas.addEventListener("click", () => this.choose());
+    onSelection(() => this.showChosen());
+    this.showChosen();
+  }
+
+  /** Selects the rank of a cell, and its step where places are steps. */
+  private choose(): void {
+    const [row, place] = this.cell ?? [-1, -1];
+    const rank = rankAt(this.block, row, place);
+    if (rank === null) return;
+    const step = this.block.across === "step" ? Number(this.block.columns?.[place]) : NaN;
+    const when: Partial<Selection> = Number.isInteger(step) ? { steps: [step, step], zoom: null } : { steps: null };
+    select({ ranks: [rank], event: null, time: null, ...when });
+  }
+
+  private showChosen(): void {
+    const { ranks, steps } = selected();
+    if (!ranks.length) return this.painting.choose([]);
+    const isIn = (row: number, place: number): boolean => {
+      const rank = rankAt(this.block, row, place);
+      const step = this.block.across === "step" ? Number(this.block.columns?.[place]) : null;
+      return rank !== null && ranks.includes(rank) && (!steps || step === null || (step >= steps[0] && step <= steps[1]));
+    };
+    this.painting.choose(this.block.rows.flatMap((_, row) => this.placesIn(row).filter((place) => isIn(row, place)).map((place): Place => [row, place])));
+  }
+
+  private placesIn(row: number): number[] {
+    return [...Array(this.block.widths[row]!).keys()];
   }
 
   private pointed(event: PointerEvent): void {
@@ -49,6 +78,7 @@ class View {
 
   private key(event: KeyboardEvent): void {
     if (event.key === "Escape") return this.select(null);
+    if (event.key === "Enter") return this.choose();
     const moves: Record<string, [number, number]> = {
       ArrowUp: [-1, 0],
       ArrowDown: [1, 0],
@@ -79,4 +109,14 @@ class View {
       [this.block.across || "column", column],
     ]);
   }
+}
+
+/** Rows are ranks, such as `4` and `4 (dp0,pp1)`, or ranges of them, such as `0-3` and `0-6/2`. */
+function rankAt(block: HeatMap, row: number, place: number): number | null {
+  const [, first, last, stride] = /^(\d+)(?:-(\d+))?(?:\/(\d+))?(?= |$)/.exec(block.rows[row] ?? "") ?? [];
+  if (first === undefined) return null;
+  if (/^rank\b/.test(block.down ?? "")) return Number(first);
+  if (block.down !== "ranks" || block.across !== "rank within the row") return null;
+  const rank = Number(first) + place * Number(stride ?? 1);
+  return rank <= Number(last ?? first) ? rank : null;
 }

@@ -4,6 +4,7 @@ import type { Source } from "../source";
 import type { Block } from "../types";
 import { h } from "../dom";
 import { label } from "../glossary";
+import { saveMenu } from "../take/save";
 import { drawFindings } from "./findings";
 import { drawHeatMap } from "./heat-map";
 import { drawKnobs } from "./knobs";
@@ -48,7 +49,9 @@ const DRAWINGS: Drawings = {
 
 export function draw(block: Block, context: Context): Element {
   const title = block.title ? h("h3", {}, ...label(block.title)) : null;
-  return h("section", { class: `block ${block.kind}`, "data-block": block.name }, title, drawn(block, context));
+  const drawing = drawn(block, context);
+  const save = saveMenu(block, drawing, context.source);
+  return h("section", { class: `block ${block.kind}`, "data-block": block.name }, title, save, drawing);
 }
 
 /** One block that cannot be drawn must not take the page with it. */

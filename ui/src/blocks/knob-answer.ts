@@ -1,6 +1,6 @@
 // What turned knobs give: both step times, how sure that is, both as bars on one scale, and which lines move.
 
-import { paintOf } from "../colours";
+import { backgroundOf } from "../colours";
 import { copyable } from "../copyable";
 import { h } from "../dom";
 import type { Child } from "../dom";
@@ -16,30 +16,66 @@ export interface Before {
   lines: [string, number][];
 }
 
-/** Names of runs that a shell takes as they are. */
+/** Names of runs, and changes, that a shell takes as they are: changes may come from a link. */
 const PLAIN = /^\w[\w.-]*$/;
+const PLAIN_CHANGE = /^[\w.:,+=-]+$/;
+const QUOTABLE = /^[^'\p{C}]+$/u;
 
 export interface Asked {
-  run: string;
   changes: [string, string][];
   setting: Setting;
   knobs: Knob[];
 }
 
-export function showAnswer(block: Knobs, asked: Asked): Element[] {
-  const { setting, changes } = asked;
-  const said = changes.map(([name, value]) => `${name}=${value}`).join(", ");
-  const title = h("h4", {}, said ? `With ${said}` : "As recorded. Move a slider to predict a change.");
-  const before = sameWork(block, setting.work);
-  if (setting.predicted_ns === null) return [title, figures(before, null), reason(setting)];
-  return [
-    title,
-    figures(before, changes.length ? setting : null),
-    ...(changes.length ? [sure(before, setting)] : []),
-    stepBars(before, changes.length ? setting : null),
-    lines(before, setting, changes.length > 0),
-    ...applied(asked),
-  ];
+/** The step that changes give. Its figures stay in sight while the lines below them, or the knobs, are scrolled. */
+export class Answer {
+  readonly element: HTMLElement;
+  private readonly said = h("div", { class: "answer-said", "aria-live": "polite" });
+  private readonly bars = h("div");
+  private readonly rest = h("div", { class: "answer-rest" });
+
+  constructor(
+    private readonly block: Knobs,
+    private readonly run: string,
+  ) {
+    this.element = h("div", { class: "answer" }, h("div", { class: "answer-head" }, this.said, this.bars), this.rest);
+  }
+
+  wait(changes: [string, string][]): void {
+    this.element.setAttribute("aria-busy", "true");
+    this.said.firstElementChild?.replaceWith(h("h4", {}, `Replaying ${formatChanges(changes)}…`));
+  }
+
+  show({ changes, setting, knobs }: Asked): void {
+    this.element.removeAttribute("aria-busy");
+    const title = h("h4", {}, changes.length ? `With ${formatChanges(changes)}` : "As recorded. Choose a change to predict it.");
+    const before = sameWork(this.block, setting.work);
+    const command = commandOf(this.run, changes);
+    if (setting.predicted_ns === null) {
+      this.said.replaceChildren(title, figures(before, null), reason(setting));
+      this.bars.replaceChildren();
+      this.rest.replaceChildren(...(setting.value ? [] : describe([["to predict it", copyable(command)]])));
+      return;
+    }
+    const after = changes.length ? setting : null;
+    this.said.replaceChildren(title, figures(before, after), ...(after ? [sure(after)] : []));
+    this.bars.replaceChildren(stepBars(before, after));
+    this.rest.replaceChildren(lines(before, setting, after !== null), ...(after ? applied(command, after, knobs) : []));
+  }
+}
+
+function formatChanges(changes: [string, string][]): string {
+  return changes.map(([name, value]) => `${name}=${value}`).join(", ");
+}
+
+function commandOf(run: string, changes: [string, string][]): string {
+  const given = changes.map(([name, value]) => `--change ${quote(`${name}=${value}`)}`);
+  return `lostflops whatif ${PLAIN.test(run) ? run : "RUN"} ${given.join(" ")}`;
+}
+
+function quote(change: string): string {
+  if (PLAIN_CHANGE.test(change)) return change;
+  return QUOTABLE.test(change) ? `'${change}'` : "NAME=VALUE";
 }
 
 /** What was measured of as much work as a step then does. */
@@ -53,34 +89,29 @@ function figures(before: Before, setting: Setting | null): Element {
   if (setting && setting.predicted_ns !== null) {
     both.push(figure("predicted", "predicted step", formatNs(setting.predicted_ns)));
     const gain = 1 - setting.predicted_ns / before.ns;
-    const kind = isUnsure(before, setting) || !gain ? "gain" : gain > 0 ? "gain good" : "gain bad";
+    const kind = isUnsure(setting) || !gain ? "gain" : gain > 0 ? "gain good" : "gain bad";
     both.push(figure(kind, "difference", compared(gain)));
   }
-  return h("div", { class: "figures", "aria-live": "polite" }, ...both);
+  return h("div", { class: "figures" }, ...both);
 }
 
 function figure(kind: string, label: string, text: string): Element {
   return h("div", { class: `figure ${kind}` }, h("span", { class: "muted" }, label), h("strong", {}, text));
 }
 
-/** Of the same work. */
-export function gainOf(block: Knobs, setting: Setting): number {
-  return 1 - setting.predicted_ns! / (block.measured_ns * setting.work);
-}
-
-export function compared(gain: number): string {
+function compared(gain: number): string {
   return gain === 0 ? "no change" : `${formatShare(Math.abs(gain))} ${gain > 0 ? "shorter" : "longer"}`;
 }
 
 /** Whether the interval holds what was measured. */
-function isUnsure(before: Before, { low_ns, high_ns }: Setting): boolean {
-  return low_ns !== null && high_ns !== null && low_ns <= before.ns && before.ns <= high_ns;
+function isUnsure({ gain_interval: interval }: Setting): boolean {
+  return interval !== null && interval[0] <= 0 && interval[1] >= 0;
 }
 
-function sure(before: Before, setting: Setting): Element {
+function sure(setting: Setting): Element {
   const [low, high] = [setting.low_ns!, setting.high_ns!];
   const sentences = [`90% interval: ${formatNs(low)} to ${formatNs(high)}.`];
-  if (isUnsure(before, setting)) sentences.push("The effect may be zero.");
+  if (isUnsure(setting)) sentences.push("The effect may be zero.");
   if (setting.work > 1) {
     const each = formatNs(setting.predicted_ns! / setting.work);
     sentences.push(`One step then does the work of ${setting.work} recorded steps: ${each} for each of them.`);
@@ -102,7 +133,7 @@ function lines(measured: Before, setting: Setting, isTurned: boolean): Element {
   rows.sort((one, other) => moved(other) - moved(one) || other.old - one.old);
   const heads = ["line", measured.name, ...(isTurned ? ["predicted", "difference"] : [])];
   const cells = rows.map((row) =>
-    h("tr", { "data-line": row.name }, h("th", { scope: "row" }, ...named(row.name)), ...numbers(row.old, row.now)),
+    h("tr", { "data-line": row.name }, h("th", { scope: "row" }, ...nameLine(row.name)), ...numbers(row.old, row.now)),
   );
   const sum = h("tr", { class: "sum" }, h("th", { scope: "row" }, "step"), ...numbers(measured.ns, setting.predicted_ns!));
 
@@ -119,9 +150,9 @@ function lines(measured: Before, setting: Setting, isTurned: boolean): Element {
   );
 }
 
-function named(name: string): Child[] {
+function nameLine(name: string): Child[] {
   const swatch = h("i", { class: "swatch", "aria-hidden": "true" });
-  swatch.style.setProperty("background", paintOf(name));
+  swatch.style.setProperty("background", backgroundOf(name));
   return [swatch, term(name)];
 }
 
@@ -129,18 +160,20 @@ function difference(ns: number): string {
   return ns > 0 ? `+${formatNs(ns)}` : formatNs(ns);
 }
 
-/** How it is set in a job, what it costs, what was assumed, and the command that keeps the prediction. */
-function applied({ run, changes, setting, knobs }: Asked): Element[] {
-  if (!changes.length) return [];
-  const command = `lostflops whatif ${PLAIN.test(run) ? run : "RUN"} ${changes.map(([name, value]) => `--change ${name}=${value}`).join(" ")}`;
-  const rows: [string, Element][] = [["save this prediction", copyable(command)]];
-  if (setting.how) rows.unshift(["how to apply", h("code", {}, setting.how)]);
-  const costs = knobs.flatMap((knob) => (knob.cost ? [knob.cost] : []));
-  if (costs.length) rows.push(["cost and risk", h("span", {}, costs.join("; "))]);
+/** What the changes mean, how they are set in a job, what they cost, and the command that keeps the prediction. */
+function applied(command: string, setting: Setting, knobs: Knob[]): Element[] {
+  const said = (texts: string[]): Element => h("span", {}, texts.filter(Boolean).join("; "));
+  const rows: [string, Element][] = [
+    ["what changes", said(knobs.map((knob) => knob.about))],
+    ["how to apply", h("code", {}, setting.how)],
+    ["cost and risk", said(knobs.map((knob) => knob.cost))],
+    ["save this prediction", copyable(command)],
+  ];
   const notes = setting.notes.map((note) => h("li", {}, note));
   const assumed = h("details", {}, h("summary", {}, "assumptions"), h("ul", {}, ...notes));
-  return [
-    h("dl", { class: "applied" }, ...rows.flatMap(([term, said]) => [h("dt", {}, term), h("dd", {}, said)])),
-    ...(notes.length ? [assumed] : []),
-  ];
+  return [...describe(rows.filter(([, text]) => text.textContent)), ...(notes.length ? [assumed] : [])];
+}
+
+function describe(rows: [string, Element][]): Element[] {
+  return [h("dl", { class: "applied" }, ...rows.flatMap(([name, text]) => [h("dt", {}, name), h("dd", {}, text)]))];
 }

@@ -1,4 +1,4 @@
-// The measured step and the predicted one as bars of their lines on one axis of time, with the interval of the latter.
+// The measured step as a bar of its lines, and above it the predicted one as its ghost, with its interval, on one axis of time.
 
 import { fromZero, ticks } from "../axes";
 import { paintOf } from "../colours";
@@ -7,23 +7,26 @@ import type { Before } from "./knob-answer";
 import type { Setting } from "../types";
 import { formatNs } from "../units";
 
-const BAR = 26;
-const GAP = 20;
+const BAR = 20;
+const GAP = 18;
+const AXIS = 20;
 const MOST_TICKS = 5;
+
+type Place = (ns: number) => string;
 
 export function stepBars(before: Before, setting: Setting | null): Element {
   const longest = Math.max(before.ns, setting?.high_ns ?? 0, setting?.predicted_ns ?? 0);
-  const place = (ns: number): string => `${((100 * ns) / longest).toFixed(3)}%`;
-  const predicted = setting ? [bar("predicted", "predicted", setting.lines, 1, place), interval(setting, place)] : [];
-  const said = setting
-    ? `${before.name} ${formatNs(before.ns)}, predicted ${formatNs(setting.predicted_ns!)}`
-    : `${before.name} ${formatNs(before.ns)}`;
+  const place: Place = (ns) => `${((100 * ns) / longest).toFixed(3)}%`;
+  const rows = setting ? 2 : 1;
+  const predicted = setting ? [bar("predicted", "predicted", setting.lines, top(0), place), interval(setting, place)] : [];
+  const measured = `${before.name} ${formatNs(before.ns)}`;
+  const said = setting ? `${measured}, predicted ${formatNs(setting.predicted_ns!)}` : measured;
   return s(
     "svg",
-    { class: "bars", role: "img", "aria-label": `${said}; the table below lists the ledger lines.`, height: top(2) + 22 },
-    ...axis(longest, place),
-    bar("measured", before.name, before.lines, 0, place),
+    { class: "bars", role: "img", "aria-label": `${said}; the table below lists the ledger lines.`, height: top(rows) - GAP + AXIS },
+    ...axis(longest, place, top(rows) - GAP + 4),
     ...predicted,
+    bar("measured", before.name, before.lines, top(rows - 1), place),
   );
 }
 
@@ -31,26 +34,20 @@ function top(row: number): number {
   return row * (BAR + GAP) + GAP;
 }
 
-function bar(
-  kind: string,
-  name: string,
-  lines: [string, number][],
-  row: number,
-  place: (ns: number) => string,
-): Element {
+function bar(kind: string, name: string, lines: [string, number][], y: number, place: Place): Element {
   let from = 0;
   const parts = lines.map(([line, ns]) => {
-    const title = s("title", {}, `${line}: ${formatNs(ns)}`);
-    const box = { x: place(from), y: top(row), width: place(ns), height: BAR, fill: paintOf(line), "data-line": line };
+    const box = { x: place(from), y, width: place(ns), height: BAR, fill: paintOf(line), "data-line": line };
     from += ns;
-    return s("rect", box, title);
+    return s("rect", box, s("title", {}, `${line}: ${formatNs(ns)}`));
   });
-  return s("g", { class: kind }, s("text", { x: 0, y: top(row) - 6 }, name), ...parts);
+  const outline = s("rect", { class: "outline", x: 0, y, width: place(from), height: BAR });
+  return s("g", { class: kind }, s("text", { x: 0, y: y - 5 }, name), ...parts, outline);
 }
 
 /** The 90% interval of the predicted step. */
-function interval(setting: Setting, place: (ns: number) => string): Element {
-  const y = top(1) + BAR / 2;
+function interval(setting: Setting, place: Place): Element {
+  const y = top(0) + BAR / 2;
   const [low, high] = [place(setting.low_ns!), place(setting.high_ns!)];
   const title = `90% interval: ${formatNs(setting.low_ns!)} to ${formatNs(setting.high_ns!)}`;
   const ends = [low, high].map((x) => s("line", { x1: x, x2: x, y1: y - 6, y2: y + 6 }));
@@ -59,13 +56,12 @@ function interval(setting: Setting, place: (ns: number) => string): Element {
   return s("g", { class: "interval" }, s("title", {}, title), halo, line, ...ends);
 }
 
-function axis(longest: number, place: (ns: number) => string): Element[] {
-  const bottom = top(2) - GAP + 4;
+function axis(longest: number, place: Place, bottom: number): Element[] {
   return ticks(fromZero("ns", "", longest), MOST_TICKS).flatMap(({ value, label }) => {
     const anchor = value === 0 ? "start" : value > 0.93 * longest ? "end" : "middle";
     return [
       s("line", { class: "grid", x1: place(value), x2: place(value), y1: 0, y2: bottom }),
-      s("text", { class: "tick", x: place(value), y: bottom + 14, "text-anchor": anchor }, label),
+      s("text", { class: "tick", x: place(value), y: bottom + 12, "text-anchor": anchor }, label),
     ];
   });
 }

@@ -1,117 +1,132 @@
-// What-ifs to turn: a slider for each change, and beside them the step that was measured and the one predicted.
+// What-ifs to turn: a line for each change, the largest saving first, and beside them the measured step and the predicted one.
 //
-// A file holds one change at a time, so turning a knob puts the others back. A server replays what they do together.
+// A file holds one change at a time, so choosing one puts the others back. A server replays what they do together. What
+// is chosen is part of the selection: a link restores it, and other views may set it.
 
 import "./knobs.css";
 import { h } from "../dom";
+import { learnPrediction } from "../predictions";
+import { onSelection, select, selected } from "../selection";
+import type { Knobs, Setting } from "../types";
 import type { Context } from "./index";
-import { compared, gainOf, showAnswer } from "./knob-answer";
-import type { Asked } from "./knob-answer";
-import { slider } from "./knob-slider";
-import type { Slider } from "./knob-slider";
-import type { Knob, Knobs, Setting } from "../types";
-import { formatNs } from "../units";
+import { Answer } from "./knob-answer";
+import { placeNow } from "./knob-control";
+import { bestOf, gainOf, knobRow } from "./knob-row";
+import type { Row } from "./knob-row";
 
-/** Of the measured step: less is no difference that anybody could see. */
-const SAME = 0.001;
+type Changes = [string, string][];
+
 const PAUSE_MS = 150;
 const ALONE =
-  "This page predicts one change at a time: moving a slider resets the others. " +
+  "This page predicts one change at a time: choosing one resets the others. " +
   "To combine changes, use lostflops serve or lostflops whatif.";
-const TOGETHER = "Changes are replayed together, in the order shown.";
+const TOGETHER = "Changes are replayed together, in the order in which the answer names them.";
+const ONE_ONLY = "this page predicts one change at a time.";
+const UNTRIED = "this page has no prediction for this value.";
 
 export function drawKnobs(block: Knobs, context: Context): Element {
   if (!block.items.length) return h("p", { class: "muted" }, "No what-if applies to this run.");
-  const { live } = context.source;
-  const panel = h("div", { class: "answer" });
-  const sliders = block.items.map((knob, turned) => slider(knob, (setting) => alone(block, knob, setting), () => turn(turned)));
-  let asked = 0;
+  const view = new KnobsView(block, context);
+  view.apply(selected().changes);
+  const stop = onSelection((now, before) => {
+    if (!view.element.isConnected) stop();
+    else if (JSON.stringify(now.changes) !== JSON.stringify(before.changes)) view.apply(now.changes);
+  });
+  return view.element;
+}
 
-  function turn(turned: number): void {
-    if (!live) sliders.forEach((one, place) => (place === turned ? undefined : one.reset()));
-    const moved = sliders.filter((one) => one.isTurned);
-    const changes = moved.map((one): [string, string] => [one.knob.change, one.setting.value]);
-    const number = ++asked;
-    if (!live || moved.length < 2) return show(moved[0]?.setting ?? measured(block), moved, changes);
-    panel.setAttribute("aria-busy", "true");
-    panel.firstElementChild!.textContent = `Replaying ${changes.map((pair) => pair.join("=")).join(", ")}…`;
+class KnobsView {
+  readonly element: HTMLElement;
+  private readonly answer: Answer;
+  private readonly rows: Row[];
+  private asked = 0;
+
+  constructor(
+    private readonly block: Knobs,
+    private readonly context: Context,
+  ) {
+    this.answer = new Answer(block, context.source.page.title);
+    this.rows = block.items.map((knob) => knobRow(block, knob, (value) => this.turn(knob.change, value)));
+    const reset = h("button", { type: "button", class: "back", click: () => select({ changes: [] }, true) }, "reset all");
+    const note = h("p", { class: "muted together" }, context.source.live ? TOGETHER : ALONE);
+    const rows = h("div", { class: "rows" }, drawHeads(), ...foldRows(block, this.rows), h("div", { class: "under" }, reset, note));
+    this.element = h("div", { class: "knobs" }, h("div", { class: "sides" }, rows, this.answer.element));
+  }
+
+  /** Shows what these changes do together. Only predictions are shown: of a page, or of its server. */
+  apply(changes: Changes): void {
+    const wanted = this.order(changes);
+    const values = new Map(wanted);
+    for (const row of this.rows) row.show(values.get(row.knob.change) ?? null);
+    const number = ++this.asked;
+    const known = this.known(wanted);
+    if (known) return this.show(known, wanted);
+    this.answer.wait(wanted);
     setTimeout(() => {
-      if (number !== asked) return;
-      const late = (setting: Setting): void => (number === asked ? show(setting, moved, changes) : undefined);
-      live.whatif(changes).then(late, (error: unknown) => late(unknown(String(error))));
+      if (number !== this.asked) return;
+      const late = (setting: Setting): void => (number === this.asked ? this.show(setting, wanted) : undefined);
+      this.context.source.live!.whatif(wanted).then(late, (error: unknown) => late(withoutPrediction(String(error))));
     }, PAUSE_MS);
   }
 
-  function show(setting: Setting, moved: Slider[], changes: [string, string][]): void {
-    panel.removeAttribute("aria-busy");
-    const told: Asked = { run: context.source.page.title, changes, setting, knobs: moved.map((one) => one.knob) };
-    panel.replaceChildren(...showAnswer(block, told));
+  private turn(change: string, value: string | null): void {
+    const others = this.context.source.live ? selected().changes.filter(([name]) => name !== change) : [];
+    select({ changes: value === null ? others : [...others, [change, value]] }, true);
   }
 
-  function reset(): void {
-    sliders.forEach((one) => one.reset());
-    turn(-1);
+  /** In the order of the block, each change once; a value that the run has is no change. */
+  private order(changes: Changes): Changes {
+    const order = this.block.items.map((knob) => knob.change);
+    const place = (name: string): number => (order.includes(name) ? order.indexOf(name) : order.length);
+    const isNow = ([name, value]: [string, string]): boolean =>
+      this.block.items.some((knob) => knob.change === name && knob.settings[placeNow(knob)]?.value === value);
+    return [...new Map(changes)].filter((pair) => !isNow(pair)).sort(([one], [other]) => place(one) - place(other));
   }
 
-  turn(-1);
-  const button = h("button", { type: "button", class: "back", click: reset }, "reset all");
-  // The panel moves along with whoever scrolls: nothing may stand below it in the same box.
-  const note = h("p", { class: "muted together" }, live ? TOGETHER : ALONE);
-  return h("div", { class: "knobs" }, panel, h("div", { class: "rows" }, ...folded(block, sliders), button, note));
+  /** What the page itself knows of these changes; null where a server has to be asked. */
+  private known(wanted: Changes): Setting | null {
+    const [first] = wanted;
+    if (!first) return measuredSetting(this.block);
+    const settings = this.block.items.find((knob) => knob.change === first[0])?.settings ?? [];
+    const tried = wanted.length === 1 ? settings.find((one) => one.value === first[1]) : undefined;
+    if (tried || this.context.source.live) return tried ?? null;
+    return withoutPrediction(wanted.length > 1 ? ONE_ONLY : UNTRIED);
+  }
+
+  private show(setting: Setting, changes: Changes): void {
+    const names = changes.map(([name]) => name);
+    const { predicted_ns: predicted, low_ns: low, high_ns: high, work } = setting;
+    // The timeline shows steps of the measured work.
+    if (predicted !== null && work === 1) {
+      learnPrediction(changes, { measured: this.block.measured_ns, predicted, low: low ?? predicted, high: high ?? predicted });
+    }
+    this.answer.show({ setting, changes, knobs: this.block.items.filter((knob) => names.includes(knob.change)) });
+  }
 }
 
-/** Those that move the step; the others can be opened. */
-function folded(block: Knobs, sliders: Slider[]): Element[] {
-  const moves = sliders.filter((one) => movesStep(one.knob, block.measured_ns));
-  const still = sliders.filter((one) => !moves.includes(one));
-  if (!still.length || !moves.length) return sliders.map((one) => one.element);
-  const title = `${still.length} more ${still.length === 1 ? "change" : "changes"} with an effect below 0.1%`;
-  return [
-    ...moves.map((one) => one.element),
-    h("details", { class: "still" }, h("summary", {}, title), ...still.map((one) => one.element)),
-  ];
+function drawHeads(): Element {
+  const words = ["change", "", "saves (90% interval)"];
+  return h("div", { class: "knob heads muted" }, ...words.map((word) => h("span", {}, word)));
 }
 
-function movesStep(knob: Knob, measured: number): boolean {
-  return knob.settings.some(
-    (one) => one.predicted_ns !== null && Math.abs(one.predicted_ns / one.work - measured) > SAME * measured,
-  );
+/** Those that save time, most first; the others can be opened. */
+function foldRows(block: Knobs, rows: Row[]): Element[] {
+  const gains = new Map(rows.map((row) => [row, bestOf(block, row.knob)]));
+  const gain = (row: Row): number => gainOf(block, gains.get(row)!);
+  const saving = rows.filter((row) => gains.get(row)).sort((one, other) => gain(other) - gain(one));
+  const others = rows.filter((row) => !gains.get(row)).map((row) => row.element);
+  if (!others.length || !saving.length) return [...saving.map((row) => row.element), ...others];
+  const title = "No value of these shortens the step by 0.1% or more.";
+  const summary = h("summary", { title }, `${others.length} more that ${others.length === 1 ? "saves" : "save"} nothing`);
+  return [...saving.map((row) => row.element), h("details", { class: "still" }, summary, ...others)];
 }
 
-/** The step at a position of one knob, or from end to end where it is not turned: seen without looking away from it. */
-function alone(block: Knobs, knob: Knob, setting: Setting): string {
-  if (setting === knob.settings[knob.now ?? 0]) return `step: ${ranged(block, knob)}`;
-  if (setting.predicted_ns === null) return "step: no prediction";
-  const each = setting.work > 1 ? " for the same work" : "";
-  const step = formatNs(setting.predicted_ns / setting.work);
-  return `step: ${step}${each}, ${compared(gainOf(block, setting))}`;
+function measuredSetting(block: Knobs): Setting {
+  const [knob] = block.items;
+  return knob!.settings[placeNow(knob!)]!;
 }
 
-function ranged(block: Knobs, knob: Knob): string {
-  const known = knob.settings.filter((one) => one.predicted_ns !== null);
-  const told = known.map((one) => one.predicted_ns! / one.work);
-  const [low, high] = [Math.min(...told), Math.max(...told)].map(formatNs);
-  if (low !== high) return `${low} to ${high}`;
-  // Two figures that read the same would hide that the knob moves anything.
-  const gains = known.map((one) => gainOf(block, one)).sort((one, other) => Math.abs(other) - Math.abs(one));
-  return gains[0] ? `${low}, at most ${compared(gains[0])}` : `${low}`;
-}
-
-function measured(block: Knobs): Setting {
-  const now = block.items[0]!;
-  return now.settings[now.now ?? 0]!;
-}
-
-function unknown(why: string): Setting {
-  return {
-    value: "",
-    predicted_ns: null,
-    low_ns: null,
-    high_ns: null,
-    lines: [],
-    why_not: why,
-    work: 1,
-    how: "",
-    notes: [],
-  };
+function withoutPrediction(why: string): Setting {
+  const nothing = { predicted_ns: null, low_ns: null, high_ns: null, gain_interval: null, lines: [], work: 1, how: "", notes: [] };
+  return { value: "", why_not: why, ...nothing };
 }

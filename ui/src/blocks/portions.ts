@@ -2,7 +2,7 @@ import "./portions.css";
 import type { Portion, Portions } from "../types";
 import type { Readout } from "../readout";
 import type { Box } from "../treemap";
-import { paintOf } from "../colours";
+import { onTheme, paintOf } from "../colours";
 import { h, s } from "../dom";
 import { beginning, ending, fitting } from "../fitting";
 import { readout } from "../readout";
@@ -22,12 +22,17 @@ export function drawPortions(block: Portions): Element {
   const words = readout(`Area shows bytes; the total is ${formatBytes(block.total)}.`);
   const map = s("svg", { class: "map" });
   // Text is shown where it fits, so that the map is drawn for the width that it has.
-  new ResizeObserver(() => {
+  const fit = (): void => {
     const room = { x: 0, y: 0, width: map.clientWidth, height: map.clientHeight };
-    if (room.width) map.replaceChildren(...tiles(full, room, block.total, words));
-  }).observe(map);
+    if (!room.width) return;
+    map.setAttribute("viewBox", `0 0 ${room.width} ${room.height}`);
+    map.replaceChildren(...tiles(full, room, block.total, words));
+  };
+  new ResizeObserver(fit).observe(map);
+  onTheme(fit);
   const rows = placed(full, {
     figure: (item) => formatBytes(item.bytes),
+    exact: (item) => item.bytes,
     share: (item) => item.bytes / block.total,
     parts: (item) => folded(item.parts, rest),
   });

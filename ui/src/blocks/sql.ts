@@ -3,7 +3,8 @@
 import "./sql.css";
 import { h } from "../dom";
 import type { Context } from "./index";
-import type { Sql, TableDoc } from "../types";
+import { saveTableMenu } from "../take/save";
+import type { Sql, Table, TableDoc } from "../types";
 import { drawTable } from "./table";
 
 const EXAMPLE = "select rank, kind, count(*) as events, sum(dur) as ns\nfrom events\ngroup by all\norder by ns desc\nlimit 20";
@@ -35,11 +36,16 @@ export function drawSql(block: Sql, context: Context): Element {
       const result = await live!.sql(box.value, own.signal);
       const took = `${result.verdict} ${Math.round(performance.now() - began)} ms.`;
       const [table] = result.blocks;
-      answer.replaceChildren(h("p", { class: "muted" }, took), table?.kind === "Table" ? drawTable(table) : "");
+      answer.replaceChildren(...(table?.kind === "Table" ? shown(took, table) : [h("p", { class: "muted" }, took)]));
     } catch (error) {
       if (own.signal.aborted) return;
       answer.replaceChildren(h("pre", { class: "sql-error", role: "alert" }, (error as Error).message));
     }
+  }
+
+  function shown(took: string, table: Table): Element[] {
+    const save = table.rows.length ? saveTableMenu(table, context.source, ["sql", "result"]) : null;
+    return [h("div", { class: "sql-said" }, h("p", { class: "muted" }, took), save), drawTable(table)];
   }
 
   return h(

@@ -1,18 +1,32 @@
 import { h } from "../dom";
+import { onPrediction } from "../predictions";
+import { onSelection, select, selected } from "../selection";
+import { fileTotals } from "../timeline/file-totals";
 import { ofStrips } from "../timeline/model";
 import { Timeline } from "../timeline/timeline";
+import { liveTotals } from "../timeline/totals";
 import type { Strips } from "../types";
-import { SHOW, type Place } from "./evidence";
+import { draw as drawBlock } from "./index";
 import type { Context } from "./index";
 
 export function drawStrips(block: Strips, context: Context): Element {
   if (!block.rows.length || block.span <= 0) return h("p", { class: "muted" }, "Nothing to show.");
+  const { page, live } = context.source;
   const model = ofStrips(block, (blob) => context.source.numbers(blob));
-  const timeline = new Timeline(model, context.source.page.glossary, context.source.live);
-  document.addEventListener(SHOW, (event) => {
-    if (!timeline.showRank((event as CustomEvent<Place>).detail)) return;
-    timeline.focus();
-    timeline.element.scrollIntoView({ block: "center" });
+  const timeline = new Timeline(model, {
+    glossary: page.glossary,
+    live,
+    totals: live ? liveTotals(model, live) : fileTotals(block, model, (blob) => context.source.numbers(blob)),
+    draw: (one) => drawBlock(one, context),
   });
+  if (model.groups.some((group) => group.rank !== null)) link(timeline);
   return timeline.element;
+}
+
+/** Shows what is selected anywhere on the page, and selects for all of it. */
+function link(timeline: Timeline): void {
+  timeline.choose = select;
+  onSelection((now) => timeline.follow(now));
+  onPrediction(() => timeline.follow(selected()));
+  timeline.follow(selected());
 }

@@ -1,16 +1,21 @@
 // A cell of a table: what it says, and what it sorts by.
 
-import { h } from "../dom";
+import { h, s } from "../dom";
 import { term, unbroken } from "../glossary";
+import { type Selection, select } from "../selection";
 import type { Field, Value } from "../types";
 import { formatValue } from "../units";
 
+/** Columns whose numbers are ranks. */
+export const RANKS: readonly string[] = ["rank", "slowest_rank", "late_rank"];
 const LONGEST_NAME = 56;
 const END = 19;
 /** Sentences have short words and marks between them; names of kernels have neither. */
 const LONGEST_MEAN_WORD = 12;
 const SENTENCE = /[.:;] /;
 const LIST = /^\S+(, \S+)+$/;
+/** Of the bars of a column, in pixels. */
+const BARS = 96;
 const UNITS: Partial<Record<Field["unit"], string>> = { gbs: "GB/s", time: "UTC" };
 const SUFFIXES: Partial<Record<Field["unit"], string>> = { ns: "_ns", bytes: "_bytes", gbs: "_gbs" };
 
@@ -37,10 +42,38 @@ export interface Column {
   field: Field;
   numeric: boolean;
   names: boolean;
+  /** The least and the largest value that bars are drawn for; null where there are no bars. */
+  bars: [number, number] | null;
 }
 
-export function cell(row: Value[], { place, field, numeric, names }: Column): HTMLElement {
+export function cell(row: Value[], column: Column): HTMLElement {
+  const made = plainCell(row, column);
+  const chosen = choiceOf(row, column, made.classList.contains("name"));
+  if (!chosen) return made;
+  const [title, part] = chosen;
+  made.replaceChildren(h("button", { type: "button", class: "choice", title, click: () => select(part) }, ...made.childNodes));
+  return made;
+}
+
+/** What a cell selects for the whole page, and in words. */
+function choiceOf(row: Value[], { place, field }: Column, isName: boolean): [string, Partial<Selection>] | null {
+  const value = row[place];
+  if (typeof value === "number" && RANKS.includes(field.name)) return [`Select rank ${value}`, { ranks: [value], event: null, time: null }];
+  if (typeof value === "number" && field.name === "step") return [`Select step ${value}`, { steps: [value, value], event: null, time: null, zoom: null }];
+  if (typeof value !== "string" || !isName) return null;
+  const whole = wholeName(value, row);
+  return [`${whole}\nClick to find it on the timeline`, { search: whole }];
+}
+
+/** The ends of the bars of a column: zero is always among them. */
+export function barsOf(rows: Value[][], place: number): [number, number] {
+  const values = rows.map((row) => Number(row[place] ?? 0)).filter(Number.isFinite);
+  return [Math.min(0, ...values), Math.max(0, ...values)];
+}
+
+function plainCell(row: Value[], { place, field, numeric, names, bars }: Column): HTMLElement {
   const text = formatValue(row[place] ?? null, field.unit);
+  if (bars && bars[1] > bars[0]) return h("td", { class: "number bars" }, text, bar(Number(row[place] ?? 0), bars));
   if (numeric || typeof row[place] !== "string") return h("td", { class: numeric ? "number" : "" }, text);
   const whole = wholeName(text, row);
   if (whole !== text || isName(whole)) return h("td", { class: "name", title: whole }, cut(whole));
@@ -48,6 +81,17 @@ export function cell(row: Value[], { place, field, numeric, names }: Column): HT
   if (names && text.length <= LONGEST_NAME) return h("td", { class: "name" }, term(text));
   if (text.length > LONGEST_NAME) return h("td", { class: "prose" }, ...unbroken(text));
   return h("td", { class: text.includes(" ") ? "words" : "" }, term(text));
+}
+
+function bar(value: number, [low, high]: [number, number]): SVGElement {
+  const at = (one: number): number => (BARS * (one - low)) / (high - low);
+  const [from, to] = [at(Math.min(0, value)), at(Math.max(0, value))];
+  return s(
+    "svg",
+    { class: "bar", width: BARS, height: 12, "aria-hidden": "true" },
+    s("rect", { class: value < 0 ? "less" : "more", x: from, width: Math.max(value ? 1 : 0, to - from), y: 1, height: 10 }),
+    s("line", { class: "zero", x1: at(0), x2: at(0), y1: 0, y2: 12 }),
+  );
 }
 
 /** All that a cell says: of a name that it shows cut, the whole. */

@@ -3,10 +3,11 @@
 import { h } from "../dom";
 import type { Attributes, Child } from "../dom";
 import { knownWord } from "../glossary";
+import { onSelection, selected } from "../selection";
 import type { Table, Value } from "../types";
 import { grouped } from "../rounding";
 import type { Column } from "./table-cells";
-import { cell, compare, headOf, holdsNames, isNumeric, textOf } from "./table-cells";
+import { barsOf, cell, compare, headOf, holdsNames, isNumeric, textOf } from "./table-cells";
 import { windowed } from "./rows";
 import "./table.css";
 
@@ -31,6 +32,8 @@ class Grid {
   private readonly unfold = h("button", { type: "button", click: () => this.toggleAll() });
   readonly element: Element;
   private rows: Value[][];
+  /** The row of the block that each row in the document shows. */
+  private readonly made = new WeakMap<Element, Value[]>();
   private sorted: { place: number; down: boolean } | null = null;
   private wanted = "";
   private all = false;
@@ -42,6 +45,7 @@ class Grid {
       field,
       numeric: isNumeric(block.rows, place),
       names: holdsNames(block.rows, place),
+      bars: field.has_bars ? barsOf(block.rows, place) : null,
     }));
     this.rows = block.rows;
     this.box.setAttribute("aria-label", block.title || block.name);
@@ -53,6 +57,7 @@ class Grid {
       h("div", { class: "tools below" }, this.unfold, this.moreColumns(), this.count),
     );
     this.draw();
+    if (this.columns.some(({ field }) => field.name === "rank" || field.name === "step")) onSelection(() => this.markSelected());
     new ResizeObserver(() => this.letScroll()).observe(this.box);
   }
 
@@ -127,7 +132,27 @@ class Grid {
   }
 
   private row(row: Value[]): HTMLElement {
-    return h("tr", {}, ...this.shown().map((column) => cell(row, column)));
+    const made = h("tr", { class: this.isSelected(row) ? "on" : "" }, ...this.shown().map((column) => cell(row, column)));
+    this.made.set(made, row);
+    return made;
+  }
+
+  /** In place: rows that were made again would lose the keyboard. */
+  private markSelected(): void {
+    for (const made of this.body.children) {
+      const row = this.made.get(made);
+      if (row) made.classList.toggle("on", this.isSelected(row));
+    }
+  }
+
+  /** Whether a row is about a rank or a step that is selected. */
+  private isSelected(row: Value[]): boolean {
+    const { ranks, steps } = selected();
+    return this.columns.some(({ place, field }) => {
+      const value = row[place];
+      if (typeof value !== "number") return false;
+      return field.name === "rank" ? ranks.includes(value) : field.name === "step" && !!steps && value >= steps[0] && value <= steps[1];
+    });
   }
 
   /** Numbers begin with the largest, names with the first; a third time gives the order of the block. */

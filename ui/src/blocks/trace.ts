@@ -3,6 +3,7 @@
 import "./trace.css";
 import { h } from "../dom";
 import { handOver, SAYS } from "../perfetto";
+import { download } from "../take/save";
 import type { Context } from "./index";
 import type { Trace } from "../types";
 
@@ -28,17 +29,11 @@ export function drawTrace(_block: Trace, context: Context): Element {
     h(
       "p",
       {},
-      h("button", { type: "button", click: () => void run(live.perfetto().then((trace) => keep(trace, file))) }, "Download"),
+      h("button", { type: "button", click: () => void run(live.perfetto().then((trace) => download(new Blob([trace]), file))) }, "Download"),
       " ",
       h("button", { type: "button", click: () => void run(handOver(live.perfetto(), page.title)) }, "Open in the Perfetto UI"),
     ),
     h("p", { class: "muted" }, SAYS),
     said,
   );
-}
-
-function keep(trace: ArrayBuffer, file: string): void {
-  const url = URL.createObjectURL(new Blob([trace]));
-  h("a", { href: url, download: file }).click();
-  setTimeout(() => URL.revokeObjectURL(url), 10_000);
 }

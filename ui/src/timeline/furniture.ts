@@ -3,6 +3,7 @@
 
 import { between, ticks } from "../axes";
 import type { Row } from "./layout";
+import { middleCut } from "./names";
 import type { Palette } from "./palette";
 import type { State, Target } from "./state";
 
@@ -88,6 +89,7 @@ export function rowNames(frame: Frame, state: State, rows: Row[], focused: boole
   }
   let free = AXIS;
   for (const row of rows) {
+    if (row.counter) continue;
     const top = AXIS + row.top - scroll;
     const y = top + row.height / 2;
     const strip = row.level === null;
@@ -97,7 +99,7 @@ export function rowNames(frame: Frame, state: State, rows: Row[], focused: boole
       context.fillRect(0, Math.max(AXIS, top), 3, Math.max(3, row.height));
     }
     if (!row.label || y < free + 6) continue;
-    context.fillStyle = here ? palette.accent : strip ? palette.text : palette.muted;
+    context.fillStyle = here || (strip && state.marked.has(row.group)) ? palette.accent : strip ? palette.text : palette.muted;
     context.fillText(cut(context, sign(state, row) + row.label, labels - 8), 5, y);
     free = y + 6;
   }
@@ -106,12 +108,12 @@ export function rowNames(frame: Frame, state: State, rows: Row[], focused: boole
 function cut(context: CanvasRenderingContext2D, text: string, room: number): string {
   const letters = Math.floor(room / LETTER);
   if (text.length <= letters || (text.length < 2 * letters && context.measureText(text).width <= room)) return text;
-  return `${text.slice(0, letters - 1)}…`;
+  return middleCut(text, letters);
 }
 
 function sign(state: State, row: Row): string {
   if (row.level) return state.model.strips ? " " : "";
-  if (!state.model.groups[row.group]!.lanes.length) return "";
+  if (!state.isLive && !state.model.groups[row.group]!.lanes.length) return "";
   return state.unfolded.has(row.group) ? "▾ " : "▸ ";
 }
 
@@ -140,7 +142,7 @@ export function rowOf(state: State, target: Target): Row | undefined {
 }
 
 function holds(row: Row, target: Target): boolean {
-  if (target.item === null || !row.level) return target.item === null && row.level === null;
+  if (target.item === null || !row.level) return target.item === null && row.level === null && row.counter === null;
   if (row.lane !== target.lane) return false;
   const { item } = row.level;
   let low = 0;

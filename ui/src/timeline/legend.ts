@@ -1,7 +1,7 @@
 // What colours mean: each kind that occurs is a button that hides and shows it.
 
 import { h } from "../dom";
-import { colourOfKind } from "./palette";
+import { backgroundOfKind } from "./palette";
 import type { State } from "./state";
 
 const EVENT_KINDS: Record<string, string> = {
@@ -31,7 +31,7 @@ export function legend(state: State, glossary: Record<string, string>, redraw: (
   const [lines, kinds] = kindsOf(state);
   const button = (kind: string): Element => {
     const key = h("span", { class: "key", "aria-hidden": "true" });
-    key.style.setProperty("background", colourOfKind(kind));
+    key.style.setProperty("background", backgroundOfKind(kind));
     const toggle = (): void => {
       const hide = !state.hidden.has(kind);
       if (hide) state.hidden.add(kind);

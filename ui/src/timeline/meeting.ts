@@ -2,7 +2,7 @@
 
 import { h } from "../dom";
 import { formatNs } from "../units";
-import type { Meetings } from "./model";
+import type { Items, Meetings } from "./model";
 import type { State } from "./state";
 
 const MOST_ROWS = 12;
@@ -18,6 +18,12 @@ export function meetingAt(meetings: Meetings, row: number, time: number): number
     }
   }
   return found;
+}
+
+/** The meeting that an event of a row is a part of; null if it is not known. */
+export function meetingOf({ meetings, event }: Items, row: number | null, item: number): number | null {
+  const place = meetings.event.findIndex((one, at) => one === event[item] && meetings.row[at] === row);
+  return place < 0 ? null : meetings.meeting[place]!;
 }
 
 export function arrivalsOf(state: State, meetings: Meetings, meeting: number): Element {

@@ -2,7 +2,7 @@
 
 import { h } from "../dom";
 import { capture } from "./capture";
-import type { Palette } from "./palette";
+import { type Palette, pixelAt, plain } from "./palette";
 import type { State } from "./state";
 
 const HEIGHT = 26;
@@ -67,7 +67,7 @@ export class Minimap {
     const strips = model.strips;
     if (!strips) return image;
     const every = Math.ceil(strips.rows / MOST_ROWS);
-    const colours = [palette.card, ...model.kinds.map((kind) => palette.of(kind).pixel)];
+    const colours = [plain(palette.card), ...model.kinds.map((kind) => palette.of(kind))];
     for (let x = 0; x < width; x++) {
       const tally = new Float64Array(colours.length);
       const first = strips.binAt(x / width);
@@ -81,7 +81,9 @@ export class Minimap {
       for (const kind of [...colours.keys()].slice(1)) {
         const from = Math.round((sum / whole) * HEIGHT);
         sum += tally[kind]!;
-        for (let y = from; y < Math.round((sum / whole) * HEIGHT); y++) pixels[(HEIGHT - 1 - y) * width + x] = colours[kind]!;
+        for (let y = HEIGHT - 1 - from; y > HEIGHT - 1 - Math.round((sum / whole) * HEIGHT); y--) {
+          pixels[y * width + x] = pixelAt(colours[kind]!, x, y);
+        }
       }
     }
     return image;

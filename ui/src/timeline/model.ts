@@ -1,6 +1,6 @@
 // What a timeline shows: groups of rows, each a strip of kinds with lanes of events below it, or lanes alone.
 
-import type { Blob as BlobRef, Events, Spans, Strips } from "../types";
+import type { Blob as BlobRef, Counters, Events, Spans, Strips, Unit } from "../types";
 import { deltas, varints } from "./columns";
 import { Pyramid } from "./pyramid";
 
@@ -57,10 +57,24 @@ export class Lane {
   }
 }
 
+/** A quantity over time: each value holds from its point to the next. */
+export interface Counter {
+  name: string;
+  unit: Unit;
+  /** Which points are kept, where there are more than fit. */
+  thinned: string;
+  at: Float64Array;
+  /** Below 0 where nothing is known. */
+  value: Float64Array;
+}
+
 export interface Group {
   name: string;
+  /** None where rows are not ranks. */
+  rank: number | null;
   /** Row of the strips; none where there are only lanes. */
   strip: number | null;
+  counters: Counter[];
   lanes: Lane[];
 }
 
@@ -73,11 +87,15 @@ export interface Model {
   marks: [number, number][];
   marked: string;
   leftOut: number;
+  /** For each group the time that others waited for it, in ns; empty if unknown. */
+  late: number[];
+  /** Names of ways to group rows, each with the name of every row's group. */
+  cohorts: [string, string[]][];
 }
 
 export function ofStrips(block: Strips, numbers: Numbers): Model {
   const codes = numbers(block.codes) as Uint8Array;
-  const groups: Group[] = block.rows.map((name, strip) => ({ name, strip, lanes: [] }));
+  const groups: Group[] = block.rows.map((name, strip) => ({ name, rank: rankOf(name), strip, counters: [], lanes: [] }));
   const model: Model = {
     began: block.began,
     span: block.span,
@@ -87,12 +105,19 @@ export function ofStrips(block: Strips, numbers: Numbers): Model {
     marks: block.marks,
     marked: block.marked,
     leftOut: 0,
+    late: block.late,
+    cohorts: block.cohorts,
   };
   if (block.events) putBelow(model, block.events, numbers);
   return model;
 }
 
-/** Gives rows of the model these lanes, in place of those that they had. */
+function rankOf(row: string): number | null {
+  const found = /^rank (\d+)$/.exec(row);
+  return found ? Number(found[1]) : null;
+}
+
+/** Gives rows of the model these lanes and counters, in place of those that they had. */
 export function putBelow(model: Model, events: Events, numbers: Numbers): void {
   const items = itemsOf(events, numbers);
   const groups = new Map(model.groups.map((group) => [group.name, group]));
@@ -104,6 +129,10 @@ export function putBelow(model: Model, events: Events, numbers: Numbers): void {
     first += count;
   }
   for (const [group, lanes] of found) group.lanes = inTheirPlaces(group.lanes, lanes);
+  for (const [row, counters] of countersOf(events.counters, numbers)) {
+    const group = groups.get(events.rows[row]!);
+    if (group) group.counters = counters;
+  }
   model.leftOut = events.left_out;
 }
 
@@ -159,9 +188,9 @@ export function ofSpans(block: Spans): Model {
   const groups = block.rows.map((name, row): Group => {
     const count = order.filter((one) => one.row === row).length;
     first += count;
-    return { name, strip: null, lanes: [new Lane("", items, first - count, count)] };
+    return { name, rank: null, strip: null, counters: [], lanes: [new Lane("", items, first - count, count)] };
   });
-  return { began: block.began, span: block.span, groups, strips: null, kinds: [], marks: [], marked: "", leftOut: block.left_out };
+  return { began: block.began, span: block.span, groups, strips: null, kinds: [], marks: [], marked: "", leftOut: block.left_out, late: [], cohorts: [] };
 }
 
 function itemsOf(events: Events, numbers: Numbers): Items {
@@ -177,6 +206,19 @@ function itemsOf(events: Events, numbers: Numbers): Items {
     },
     said: () => [],
   };
+}
+
+/** Counters of each row that has any. */
+function countersOf(counters: Counters, numbers: Numbers): Map<number, Counter[]> {
+  const [at, value] = [counters.at, counters.value].map((blob) => deltas(numbers(blob) as Uint8Array)) as [Float64Array, Float64Array];
+  const found = new Map<number, Counter[]>();
+  let first = 0;
+  for (const [row, name, unit, per, thinned, points] of counters.each) {
+    const own = value.subarray(first, first + points).map((one) => (one < 0 ? -1 : one / per));
+    found.set(row, [...(found.get(row) ?? []), { name, unit, thinned, at: at.subarray(first, first + points), value: own }]);
+    first += points;
+  }
+  return found;
 }
 
 /** Those that are stored as differences, and those that are stored as they are. */

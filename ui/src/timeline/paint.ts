@@ -2,9 +2,14 @@
 // pixels that is then repeated, and of events that share a pixel only the first is looked at.
 
 import { firstOver } from "./columns";
+import { type Arrow, arrowsOf } from "./arrows";
+import { counters } from "./counters";
 import { AXIS, type Frame, axis, outline, rowNames } from "./furniture";
 import type { Row } from "./layout";
-import type { Palette } from "./palette";
+import { middleCut } from "./names";
+import { overlay } from "./overlay";
+import { type Palette, plain } from "./palette";
+import { PixelLine } from "./pixel-line";
 import { Pyramid } from "./pyramid";
 import type { State } from "./state";
 
@@ -17,9 +22,11 @@ export class Painter {
   readonly #drawn: CanvasRenderingContext2D;
   #image = new ImageData(1, 1);
   #pixels = new Uint32Array(1);
-  #line = new Uint32Array(1);
+  #line = new PixelLine(1);
   #texts: [text: string, ink: string, x: number, y: number][] = [];
   #foot = 0;
+  #arrowsFor: unknown[] = [];
+  #found: Arrow[] = [];
   width = 1;
   height = 1;
   labels = 100;
@@ -43,7 +50,7 @@ export class Painter {
     this.#buffer.height = this.height;
     this.#image = new ImageData(this.width, this.height);
     this.#pixels = new Uint32Array(this.#image.data.buffer);
-    this.#line = new Uint32Array(this.width);
+    this.#line = new PixelLine(this.width);
   }
 
   paint(state: State, palette: Palette, scroll: number): void {
@@ -61,33 +68,44 @@ export class Painter {
     context.drawImage(this.#buffer, this.labels, AXIS);
     this.#names();
     const frame: Frame = { context, width: this.width, height: this.height, labels: this.labels, scroll, palette };
+    counters(frame, state, rows.slice(first, last));
     axis(frame, state);
-    rowNames(frame, state, rows.slice(first, last), document.activeElement === this.canvas);
+    rowNames(frame, state, rows.slice(first, last), document.activeElement === this.canvas || state.pointed !== null);
     outline(frame, state);
+    overlay(frame, state, this.#arrows(state));
+  }
+
+  /** Looked for once for a selection: a frame of a moving picture has no time for it. */
+  #arrows(state: State): Arrow[] {
+    const key = [state.selected, state.area, state.selected?.lane?.items ?? null];
+    if (!key.every((part, place) => part === this.#arrowsFor[place])) {
+      this.#arrowsFor = key;
+      this.#found = arrowsOf(state);
+    }
+    return this.#found;
   }
 
   #row(row: Row, state: State, palette: Palette, scroll: number): void {
-    const line = this.#line;
-    line.fill(row.level ? palette.card : palette.ground);
+    this.#line.clear(row.level || row.counter ? palette.card : palette.ground);
     if (row.level) this.#events(row, state, palette, scroll);
-    else this.#strip(row, state, palette);
+    else if (!row.counter) this.#strip(row, state, palette);
     const gap = row.height >= 6 ? 1 : 0;
     const top = Math.max(0, Math.floor(row.top - scroll));
     const bottom = Math.min(this.height, Math.floor(row.top - scroll + row.height - gap));
-    for (let y = top; y < bottom; y++) this.#pixels.set(line, y * this.width);
+    this.#line.repeat(this.#pixels, top, bottom);
   }
 
   #strip(row: Row, state: State, palette: Palette): void {
     const { model, view } = state;
     const pyramid = model.strips!;
-    const colours = [palette.card, ...model.kinds.map((kind) => (state.hidden.has(kind) ? palette.card : palette.of(kind).pixel))];
+    const bare = plain(palette.card);
+    const colours = [bare, ...model.kinds.map((kind) => (state.hidden.has(kind) ? bare : palette.of(kind)))];
     const bins = (pyramid.bins * view.width) / model.span / this.width;
     const level = Pyramid.levelFor(bins);
     const codes = pyramid.level(model.groups[row.group]!.strip!, level);
     const scale = 2 ** level;
     const step = bins / scale;
-    let at = (pyramid.bins * view.start) / model.span / scale + step / 2;
-    for (let x = 0; x < this.width; x++, at += step) this.#line[x] = colours[codes[at | 0]!] ?? palette.card;
+    this.#line.sample(codes, (pyramid.bins * view.start) / model.span / scale + step / 2, step, colours);
   }
 
   #events(row: Row, state: State, palette: Palette, scroll: number): void {
@@ -97,7 +115,8 @@ export class Painter {
     const line = this.#line;
     const named = state.named(items);
     const scale = this.width / view.width;
-    const wait = palette.of("comm.wait").pixel;
+    const wait = palette.of("comm.wait");
+    const bare = plain(palette.card);
     const colours = items.kinds.map((kind) => (state.hidden.has(kind) ? null : palette.of(kind)));
     const y = AXIS + row.top - scroll + row.height / 2 + 3;
     let place = firstOver(stop, view.start);
@@ -110,13 +129,13 @@ export class Painter {
       const colour = colours[items.kind[one]!];
       const dim = named !== null && !named[items.name[one]!];
       if (colour) {
-        const pixel = dim ? colour.faint : colour.pixel;
-        if (end === x + 1) line[x] = pixel;
-        else line.fill(pixel, x, end);
-        const waited = items.wait[one]!;
-        if (waited > 0 && !dim) line.fill(wait, x, Math.min(end, (left + waited * scale) | 0));
-        if (end - x > 3 && right <= this.width) line[end - 1] = palette.card;
-        if (end - x > 12 && !dim) this.#text(items.names[items.name[one]!]!, colour.ink, x, end, y);
+        line.fill(dim ? plain(colour.faint) : colour, x, end);
+        const met = dim ? x : Math.max(x, Math.min(end, (left + items.wait[one]! * scale) | 0));
+        if (met > x) line.fill(wait, x, met);
+        if (end - x > 3 && right <= this.width) line.fill(bare, end - 1, end);
+        // Where there is more room: no ink reads well on both.
+        const [from, to, ink] = met - x > end - met ? [x, met, wait.ink] : [met, end, colour.ink];
+        if (to - from > 12 && !dim) this.#text(items.names[items.name[one]!]!, ink, from, to, y);
       }
       place = right - left >= 1 ? place + 1 : Math.max(place + 1, firstOver(stop, view.start + (x + 1) / scale, place));
     }
@@ -126,7 +145,7 @@ export class Painter {
     if (y < AXIS + 8 || y > this.height + AXIS) return;
     const letters = Math.floor((end - x - 4) / LETTER);
     if (letters < Math.min(4, name.length)) return;
-    this.#texts.push([name.length <= letters ? name : `${name.slice(0, letters - 1)}…`, ink, this.labels + x + 3, y]);
+    this.#texts.push([middleCut(name, letters), ink, this.labels + x + 3, y]);
   }
 
   #names(): void {

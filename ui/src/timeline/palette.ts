@@ -1,6 +1,7 @@
 // Colours of kinds as pixels: lines of the ledger as everywhere, kinds of events by what they would be on a line.
 
-import { colourOf, resolved } from "../colours";
+import { backgroundOf, colourOf, resolved } from "../colours";
+import { hatchOf, isStripe } from "../hatching";
 import { channels, inkOn } from "../palette";
 
 const LIKE: Record<string, string> = {
@@ -9,33 +10,47 @@ const LIKE: Record<string, string> = {
   host_comm: "comm.transfer",
   memcpy: "copy",
   memset: "copy",
-  sync: "idle.sync",
-  overhead: "idle.host",
-  other: "idle.host",
+  sync: "idle.dependency",
+  overhead: "idle",
 };
-const OWN: Record<string, string> = {
-  op: "#3c9d84",
-  runtime: "#8d8fb3",
-  annotation: "#b58bb0",
-  device_annotation: "#b58bb0",
-  module: "#c9a8d8",
-  python: "#c9bf4a",
-  // Not the colours of waits and bubbles, which stand between them.
-  forward: "#0072b2",
-  backward: "#009e73",
+const EVENTS: Record<string, string> = {
+  op: "--event-op",
+  runtime: "--event-runtime",
+  annotation: "--event-annotation",
+  device_annotation: "--event-annotation",
+  module: "--event-module",
+  python: "--event-python",
 };
 
-export function colourOfKind(kind: string): string {
-  if (Object.hasOwn(OWN, kind)) return OWN[kind]!;
-  return colourOf(Object.hasOwn(LIKE, kind) ? LIKE[kind]! : kind);
+/** What CSS takes as a background. */
+export function backgroundOfKind(kind: string): string {
+  return Object.hasOwn(EVENTS, kind) ? `var(${EVENTS[kind]})` : backgroundOf(lineOf(kind));
+}
+
+function lineOf(kind: string): string {
+  return Object.hasOwn(LIKE, kind) ? LIKE[kind]! : kind;
 }
 
 export interface Colour {
   pixel: number;
+  /** Between the stripes of a wait; the same pixel for all else. */
+  ground: number;
+  /** Whether stripes fall to the right. */
+  isFalling: boolean;
   /** For what is not searched for. */
   faint: number;
   /** Black or white, whichever is read better on it. */
   ink: string;
+}
+
+/** A colour without stripes. */
+export function plain(pixel: number): Colour {
+  return { pixel, ground: pixel, isFalling: false, faint: pixel, ink: "" };
+}
+
+/** A colour at a place of the screen. */
+export function pixelAt(colour: Colour, x: number, y: number): number {
+  return isStripe(x, y, colour.isFalling) ? colour.pixel : colour.ground;
 }
 
 function pixelOf(css: string): number {
@@ -59,14 +74,23 @@ export class Palette {
   readonly muted = resolved("--muted");
   readonly rule = resolved("--rule");
   readonly accent = resolved("--accent");
+  /** For what is predicted. */
+  readonly good = resolved("--good");
+  /** For arrows from who is late. */
+  readonly cause = resolved("--bad");
 
   of(kind: string): Colour {
     let found = this.#known.get(kind);
-    if (!found) {
-      const colour = colourOfKind(kind);
-      const pixel = pixelOf(colour);
-      this.#known.set(kind, (found = { pixel, ink: inkOn(colour), faint: faded(pixel, this.card) }));
-    }
+    if (!found) this.#known.set(kind, (found = this.#made(kind)));
     return found;
+  }
+
+  #made(kind: string): Colour {
+    const event = Object.hasOwn(EVENTS, kind);
+    const colour = event ? resolved(EVENTS[kind]!) : colourOf(lineOf(kind));
+    const hatch = event ? null : hatchOf(lineOf(kind));
+    const pixel = pixelOf(colour);
+    const ground = hatch ? pixelOf(hatch.ground) : pixel;
+    return { pixel, ground, isFalling: hatch?.isFalling ?? false, faint: faded(pixel, this.card), ink: inkOn(colour, hatch?.ground ?? colour) };
   }
 }

@@ -3,9 +3,10 @@
 
 import { h, type Child } from "../dom";
 import { formatNs } from "../units";
+import { launchedBy } from "./arrows";
 import { edges } from "./furniture";
 import { meaning } from "./legend";
-import { arrivalsOf, meetingAt } from "./meeting";
+import { arrivalsOf, meetingAt, meetingOf } from "./meeting";
 import type { Items } from "./model";
 import type { State, Target } from "./state";
 
@@ -13,16 +14,17 @@ const MOST_LAUNCHED = 6;
 
 export interface Actions {
   show(target: Target): void;
-  zoom(target: Target): void;
+  zoom(start: number, stop: number): void;
 }
 
 export function panel(state: State, glossary: Record<string, string>, actions: Actions): Element {
   const target = state.selected;
   if (!target) return h("p", { class: "muted" }, hint(state));
   const [name, pairs, more] = target.item === null ? stretch(state, target, glossary) : event(state, target, glossary, actions);
-  const zoom = h("button", { type: "button", click: () => actions.zoom(target) }, "Zoom to selection");
+  const zoom = h("button", { type: "button", click: () => actions.zoom(...edges(state, target)) }, "Zoom to selection");
   const facts = pairs.flatMap(([label, value]) => [h("dt", {}, label), h("dd", {}, value)]);
-  return h("div", {}, h("p", { class: "selected" }, h("strong", {}, name), zoom), h("dl", {}, ...facts), ...more);
+  const head = h("p", { class: "selected" }, h("strong", {}, name), target.item === null ? null : zoom);
+  return h("div", {}, head, h("dl", {}, ...facts), ...more);
 }
 
 function hint(state: State): string {
@@ -31,7 +33,7 @@ function hint(state: State): string {
     return `Tap for details.${lanes} Drag with one finger to pan, pinch to zoom.`;
   }
   const below = state.model.strips ? " Click a rank's name (or press Enter) to open its lanes." : "";
-  return `Click for details.${below} Pan: drag, or a and d. Zoom: Ctrl+wheel, or w and s. Next or previous event: Shift+arrows. Show everything: 0.`;
+  return `Drag to select an area and read its sums. Click for details.${below} Pan: a and d, or Shift+drag. Zoom: w and s, or Ctrl+wheel. Pin a row: p. Next or previous event: Shift+arrows. Show everything: 0.`;
 }
 
 type Told = [name: string, pairs: [string, Child][], more: Element[]];
@@ -72,12 +74,10 @@ function event(state: State, target: Target, glossary: Record<string, string>, a
     ...items.said(item),
     ...launches(state, target, items, actions),
   ];
-  const { meetings } = items;
-  const row = state.model.groups[target.group]!.strip;
-  const known = kind === "comm" || kind === "host_comm";
-  const place = known ? meetings.event.findIndex((one, at) => one === items.event[item] && meetings.row[at] === row) : -1;
+  const isCollective = kind === "comm" || kind === "host_comm";
+  const meeting = isCollective ? meetingOf(items, state.model.groups[target.group]!.strip, item) : null;
   const alone = h("p", { class: "muted" }, "Its other ranks are not shown: the collective was not matched on another rank, or it is left out of this page.");
-  const arrivals = place >= 0 ? [arrivalsOf(state, meetings, meetings.meeting[place]!)] : known ? [alone] : [];
+  const arrivals = meeting !== null ? [arrivalsOf(state, items.meetings, meeting)] : isCollective ? [alone] : [];
   return [items.names[items.name[item]!]!, pairs, arrivals];
 }
 
@@ -91,11 +91,7 @@ function launches(state: State, target: Target, items: Items, actions: Actions):
     return [["launched by", link(state, target, items, call - 1, `${items.names[items.name[call - 1]!]!}, ${when}`, actions)]];
   }
   if (items.kinds[items.kind[item]!] !== "runtime") return [];
-  const launched: number[] = [];
-  for (let one = 0; one < items.launch.length && launched.length < MOST_LAUNCHED; one++) {
-    if (items.launch[one] === item + 1) launched.push(one);
-  }
-  return launched.map((one) => {
+  return launchedBy(items, item, MOST_LAUNCHED).map((one) => {
     const gap = items.start[one]! - items.start[item]!;
     return ["launches", link(state, target, items, one, `${items.names[items.name[one]!]!}, ${formatNs(gap)} later`, actions)];
   });

@@ -2,23 +2,35 @@
 
 import { firstOver } from "./columns";
 import { AXIS } from "./furniture";
+import type { Row } from "./layout";
 import type { Painter } from "./paint";
 import type { State, Target } from "./state";
 
 export function targetAt(state: State, painter: Painter, scroll: number, [x, y]: [number, number]): Target | null {
-  const { layout, view, model } = state;
-  const height = y - AXIS + scroll;
-  const row = layout.rows[layout.at(height)];
-  if (!row || y < AXIS || y > AXIS + painter.height || height > layout.height) return null;
-  const time = view.start + ((x - painter.labels) / painter.width) * view.width;
+  const { view, model } = state;
+  const row = rowAt(state, painter, scroll, y);
+  if (!row) return null;
+  const time = timeAt(state, painter, x);
   const none = { group: row.group, lane: null, item: null, time };
   if (x < painter.labels) return none;
+  if (row.counter) return null;
   if (!row.level) return model.strips ? none : null;
   // A pixel of grace, so that the narrowest can be met.
   const grace = view.width / painter.width;
   const place = firstOver(row.level.stop, time - grace);
   if (place >= row.level.start.length || row.level.start[place]! > time + grace) return null;
   return { group: row.group, lane: row.lane, item: row.level.item[place]!, time };
+}
+
+/** The row at a height of the canvas, or the last one above it. */
+export function rowAt({ layout }: State, painter: Painter, scroll: number, y: number): Row | null {
+  const height = y - AXIS + scroll;
+  if (y < AXIS || y > AXIS + painter.height || height > layout.height) return null;
+  return layout.rows[layout.at(height)] ?? null;
+}
+
+export function timeAt({ view }: State, painter: Painter, x: number): number {
+  return view.start + ((x - painter.labels) / painter.width) * view.width;
 }
 
 export function eventOf(state: State, group: number, event: number): Target | null {

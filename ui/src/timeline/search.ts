@@ -21,20 +21,34 @@ export class Search {
   #place = -1;
   #timer = 0;
 
+  /** `typed` is called with what somebody searches for here. */
   constructor(
     readonly state: State,
     readonly show: (target: Target) => void,
     readonly redraw: () => void,
+    readonly typed: (text: string) => void,
   ) {
     this.#input.addEventListener("input", () => {
       clearTimeout(this.#timer);
-      this.#timer = window.setTimeout(() => this.#find(), 150);
+      this.#timer = window.setTimeout(() => this.#type(), 150);
     });
     this.#input.addEventListener("keydown", (event) => {
       if (event.key !== "Enter") return;
       if (this.state.searched !== this.#input.value.trim().toLowerCase()) this.#find();
       this.#go(event.shiftKey ? -1 : 1);
     });
+  }
+
+  #type(): void {
+    this.#find();
+    this.typed(this.#input.value.trim());
+  }
+
+  /** Searches for what another view, or a link, selected. */
+  follow(text: string): void {
+    if (text === this.#input.value.trim() || document.activeElement === this.#input) return;
+    this.#input.value = text;
+    this.#find();
   }
 
   #find(): void {

@@ -1,7 +1,9 @@
 // What a timeline shows at the moment, and what is told apart in it.
 
+import { type Arranged, type Arrangement, arrange, ordersOf } from "./arrangement";
 import type { Lane, Items, Model } from "./model";
-import { Layout, stripHeight } from "./layout";
+import { GHOST, Layout, stripHeight } from "./layout";
+import type { Predicted } from "../predictions";
 import { View } from "./view";
 
 /** A place of a timeline: an event, or a moment of a strip. */
@@ -12,26 +14,71 @@ export interface Target {
   time: number;
 }
 
+/** Time of some rows. */
+export interface Area {
+  start: number;
+  stop: number;
+  /** Places of groups; none for all. */
+  groups: readonly number[];
+}
+
 export class State {
   readonly view: View;
   readonly unfolded = new Set<number>();
   readonly hidden = new Set<string>();
+  arrangement: Arrangement;
+  arranged: Arranged;
   layout: Layout;
   taller = 0;
-  cursor = 0;
+  /** Place of the group that the keyboard is at. */
+  cursor: number;
+  area: Area | null = null;
+  /** Groups of ranks that are selected anywhere on the page. */
+  marked: ReadonlySet<number> = new Set();
+  /** What the selected changes would do to a step. */
+  predicted: Predicted | null = null;
+  notes: readonly [number, string][] = [];
+  /** Time under the pointer. */
+  pointed: number | null = null;
   selected: Target | null = null;
   hovered: Target | null = null;
   searched = "";
   #named = new WeakMap<Items, Uint8Array>();
 
-  constructor(readonly model: Model) {
+  /** `isLive` where a server has events of rows that have no lanes yet. */
+  constructor(
+    readonly model: Model,
+    readonly isLive = false,
+  ) {
     this.view = new View(model.span);
+    this.arrangement = { order: ordersOf(model)[0]!, filter: "", pinned: [] };
+    this.arranged = arrange(model, this.arrangement);
+    this.cursor = this.arranged.groups[0] ?? 0;
     this.layout = this.laidOut();
+  }
+
+  arrange(wanted: Partial<Arrangement>): void {
+    this.arrangement = { ...this.arrangement, ...wanted };
+    this.arranged = arrange(this.model, this.arrangement);
+    if (!this.arranged.groups.includes(this.cursor)) this.cursor = this.arranged.groups[0] ?? 0;
+    this.laidOut();
+  }
+
+  /** The group so many rows below the cursor, or the last one on the way. */
+  below(by: number): number {
+    const { groups } = this.arranged;
+    const place = groups.indexOf(this.cursor) + by;
+    return groups[Math.max(0, Math.min(groups.length - 1, place))] ?? 0;
+  }
+
+  groupOf(rank: number): number {
+    return this.model.groups.findIndex((group) => group.rank === rank);
   }
 
   laidOut(): Layout {
     const { model } = this;
-    return (this.layout = new Layout(model, this.unfolded, stripHeight(model.groups.length, this.taller)));
+    const height = stripHeight(this.arranged.groups.length, this.taller);
+    return (this.layout = new Layout(model, this.arranged, this.unfolded, height, this.predicted && model.marks.length ? GHOST : 0));
   }
 
   fold(group: number, open = !this.unfolded.has(group)): void {

@@ -4,8 +4,11 @@ import "./timeline.css";
 import { onTheme } from "../colours";
 import { h } from "../dom";
 import type { Live } from "../live";
-import { formatNs, formatValues } from "../units";
-import { type Handlers, control } from "./controls";
+import { NOTHING, type Selection } from "../selection";
+import type { Block } from "../types";
+import { formatNs } from "../units";
+import { Controls, type Handlers } from "./controls";
+import { counterAt } from "./counters";
 import { AXIS, FOOT, edges, rowOf } from "./furniture";
 import { legend, meaning } from "./legend";
 import { LiveEvents } from "./live";
@@ -13,48 +16,85 @@ import { Minimap } from "./minimap";
 import type { Model } from "./model";
 import { Painter } from "./paint";
 import { Palette } from "./palette";
-import { panel } from "./panel";
-import { eventOf, targetAt } from "./pick";
+import { Pane } from "./pane";
+import { targetAt } from "./pick";
 import { Search } from "./search";
-import { State, type Target } from "./state";
+import { State, type Area, type Target } from "./state";
+import { Toolbar } from "./toolbar";
+import { type Wanted, find, follow, stepsOf } from "./chosen";
+import type { Totals } from "./totals";
 
-const TALLEST = 520;
+/** Rows take at most this part of the window, so that the pane below them is in sight. */
+const TALLEST = 0.5;
+const LEAST_TALL = 280;
 const NARROW = 600;
+/** Room for notes at the bottom of the rows. */
+const FLAGS = 40;
+const SETTLED_MS = 300;
+
+export interface Surroundings {
+  glossary: Record<string, string>;
+  live: Live | undefined;
+  /** Exact sums of an area, where there are any. */
+  totals: Totals | null;
+  draw(block: Block): Element;
+}
 
 export class Timeline {
   readonly state: State;
   readonly element: HTMLElement;
+  /** Called when somebody chose something here; `quietly` for moves that nobody would undo. */
+  choose: (part: Partial<Selection>, quietly?: boolean) => void = (part) => this.follow({ ...this.#wanted, ...part });
   readonly #canvas = h("canvas", { tabindex: 0, role: "application", "aria-label": "Timeline" }) as HTMLCanvasElement;
   readonly #body: HTMLElement;
   readonly #spacer = h("div", { class: "spacer" });
   readonly #tip = h("div", { class: "tip", role: "tooltip", hidden: true });
-  readonly #panel = h("div", { class: "panel", "aria-live": "polite" });
+  readonly #pane: Pane;
   readonly #legend = h("div");
   readonly #painter: Painter;
   readonly #minimap: Minimap;
+  readonly #toolbar: Toolbar;
+  readonly #search: Search;
   readonly #live: LiveEvents | null;
   #palette = new Palette();
   #waiting = 0;
+  #settling = 0;
+  #wanted: Wanted = NOTHING;
+  /** Whether rows were ever as large as they are on the page: before that, nothing scrolls. */
+  #isPlaced = false;
 
   constructor(
     model: Model,
-    readonly glossary: Record<string, string>,
-    live: Live | undefined,
+    readonly around: Surroundings,
   ) {
-    this.state = new State(model);
+    this.state = new State(model, around.live !== undefined);
     this.#painter = new Painter(this.#canvas);
     this.#minimap = new Minimap(this.state, () => this.redraw());
-    this.#live = live ? new LiveEvents(live, this.state, () => this.#changed()) : null;
+    this.#live = around.live ? new LiveEvents(around.live, this.state, () => this.#arrived()) : null;
+    this.#pane = new Pane(this.state, around, {
+      show: (target) => this.show(target),
+      zoom: (start, stop) => this.#zoom(start, stop),
+      choose: (part) => this.choose({ zoom: this.#zoomed(), ...part }),
+    });
     this.#body = h("div", { class: "rows", scroll: () => this.redraw() }, this.#canvas, this.#spacer);
-    const search = new Search(this.state, (target) => this.show(target), () => this.redraw());
+    this.#search = new Search(
+      this.state,
+      (target) => this.show(target),
+      () => this.redraw(),
+      (search) => this.#hasRanks && this.choose({ zoom: this.#zoomed(), search }, true),
+    );
     const framed = h("div", { class: "framed" }, model.strips ? this.#minimap.canvas : null, this.#body, this.#tip);
-    const tools = h("div", { class: "tools" }, search.element, h("div", { class: "buttons" }, ...this.#buttons()));
-    this.element = h("div", { class: "timeline" }, tools, this.#legend, framed, this.#panel);
-    control(this.#canvas, this.state, this.#painter, this.#handlers());
+    this.#toolbar = new Toolbar(this.state, this.#search, {
+      arrange: (wanted) => this.choose({ zoom: this.#zoomed(), top: null, ...wanted }),
+      redraw: () => this.redraw(),
+      relayout: () => this.#changed(),
+    });
+    this.element = h("div", { class: "timeline" }, this.#toolbar.element, this.#legend, framed, this.#pane.element);
+    new Controls(this.#canvas, this.state, this.#painter, this.#handlers());
     new ResizeObserver(() => this.#fit()).observe(framed);
     onTheme(() => this.#recolour());
     this.#recolour();
-    this.#tell();
+    this.#pane.tell();
   }
 
   redraw(): void {
@@ -67,65 +107,73 @@ export class Timeline {
     this.#painter.paint(this.state, this.#palette, this.#body.scrollTop);
     this.#minimap.paint(this.#palette);
     this.#live?.look();
+    clearTimeout(this.#settling);
+    this.#settling = window.setTimeout(() => this.#settle(), SETTLED_MS);
+  }
+
+  /** What is in sight is part of the selection once nothing moves any more, in whole ns: a link shows the same pixels. */
+  #settle(): void {
+    if (!this.#hasRanks || !this.#isPlaced) return;
+    const { zoom, top } = this.#sight();
+    if (zoom) this.state.view.show(...zoom);
+    if (String(zoom) !== String(this.#wanted.zoom) || top !== this.#wanted.top) this.choose({ zoom, top }, true);
+  }
+
+  /** Whether rows are ranks, so that other views can mean the same ones. */
+  get #hasRanks(): boolean {
+    return this.state.model.groups.some((group) => group.rank !== null);
+  }
+
+  #zoomed(): [number, number] | null {
+    const { start, stop, span } = this.state.view;
+    // Without a zoom, steps are shown where there are any.
+    const isUsual = start <= 0 && stop >= span && !stepsOf(this.state, this.#wanted.steps);
+    return isUsual ? null : [Math.round(start), Math.round(stop)];
+  }
+
+  /** What is in sight of time and rows. */
+  #sight(): { zoom: [number, number] | null; top: number | null } {
+    return { zoom: this.#zoomed(), top: Math.round(this.#body.scrollTop) || null };
+  }
+
+  /** Shows what is selected elsewhere, or was when a link was copied. */
+  follow(wanted: Wanted): void {
+    const before = this.#wanted;
+    this.#wanted = wanted;
+    follow(this.state, wanted);
+    this.#toolbar.update();
+    this.#search.follow(wanted.search);
+    this.#changed();
+    this.#pane.tell(wanted);
+    if (this.#isPlaced) this.#scroll(before);
+  }
+
+  /** Scrolls the rows as is wanted now: to a place, to a new event, or back to the first. */
+  #scroll(before: Wanted): void {
+    const { top, event } = this.#wanted;
+    if (top !== before.top) this.#body.scrollTop = top ?? 0;
+    if (top === null && event && String(event) !== String(before.event)) this.#revealSelected();
+  }
+
+  #revealSelected(): void {
+    const row = this.state.selected && rowOf(this.state, this.state.selected);
+    if (row) this.#reveal(row.top, row.height);
   }
 
   /** Selects something and brings it into sight, unfolded where it is an event. */
   show(wanted: Target): void {
     const { state } = this;
     const target = state.renewed(wanted);
-    if (target.item !== null) state.fold(target.group, true);
+    const { rank } = state.model.groups[target.group]!;
     const [start, stop] = edges(state, target);
     const width = Math.max(1.6 * (stop - start), Math.min(state.view.width, Math.max(12 * (stop - start), 2000)));
     if (start < state.view.start || stop > state.view.stop || stop - start < state.view.width / 400) {
       state.view.show((start + stop) / 2 - width / 2, (start + stop) / 2 + width / 2);
     }
-    this.#select(target);
-    this.#changed();
+    const open = target.item !== null && rank !== null && !this.#wanted.open.includes(rank) ? [...this.#wanted.open, rank] : this.#wanted.open;
+    this.#select(target, { open });
     const row = rowOf(state, target);
     if (row) this.#body.scrollTop = Math.max(0, row.top - this.#painter.height / 3);
-  }
-
-  /** A rank's event, or its steps, or the rank alone. */
-  showRank({ rank, event, step, last }: { rank: number; event?: number; step?: number; last?: number }): boolean {
-    const { state } = this;
-    const group = state.model.groups.findIndex((one) => one.name === `rank ${rank}`);
-    if (group < 0) return false;
-    const { marks, span } = state.model;
-    const at = marks.findIndex(([number]) => number === step);
-    const end = Math.max(at, marks.findIndex(([number]) => number === last));
-    if (at >= 0) state.view.show(marks[at]![1], marks[end + 1]?.[1] ?? span);
-    state.cursor = group;
-    const found = event === undefined ? null : eventOf(state, group, event);
-    if (found) this.show(found);
-    else this.#handlers().reveal(group);
-    if (event !== undefined && !found) this.#panel.replaceChildren(notHere(group, event, state));
-    else if (step !== undefined && at < 0) this.#panel.replaceChildren(notRecorded(step, state));
-    this.redraw();
-    return true;
-  }
-
-  /** The keyboard goes on here; the row that it is at is marked. */
-  focus(): void {
-    this.#canvas.focus({ preventScroll: true });
-  }
-
-  #buttons(): Element[] {
-    const { view } = this.state;
-    const act = (label: string, title: string, does: () => void): Element =>
-      h("button", { type: "button", title, "aria-label": title, click: () => (does(), this.redraw()) }, label);
-    const taller = (by: number) => () => {
-      this.state.taller += by;
-      this.state.laidOut();
-      this.#changed();
-    };
-    return [
-      act("−", "Zoom out (s)", () => view.zoom(1.5)),
-      act("+", "Zoom in (w)", () => view.zoom(1 / 1.5)),
-      act("◂", "Earlier (a)", () => view.pan(-0.25 * view.width)),
-      act("▸", "Later (d)", () => view.pan(0.25 * view.width)),
-      act("All", "Show everything (0 or double-click)", () => view.reset()),
-      ...(this.state.model.strips ? [act("↕+", "Taller rows", taller(3)), act("↕−", "Shorter rows", taller(-3))] : []),
-    ];
   }
 
   #handlers(): Handlers {
@@ -134,41 +182,78 @@ export class Timeline {
       redraw: () => this.redraw(),
       targetAt: (x, y) => targetAt(state, this.#painter, this.#body.scrollTop, [x, y]),
       select: (target) => this.#select(target),
+      area: (area, done) => this.#select(null, {}, area, done),
       hover: (target, x, y) => this.#hover(target, x, y),
-      fold: (group) => {
-        state.fold(group);
-        state.cursor = group;
-        this.#changed();
-      },
+      fold: (group) => this.#fold(group),
+      pin: (group) => this.#pin(group),
       scroll: (pixels) => this.#body.scrollBy(0, pixels),
       reveal: (group) => {
-        const row = state.layout.rows.find((one) => one.group === group)!;
-        const { scrollTop } = this.#body;
-        if (row.top < scrollTop) this.#body.scrollTop = row.top;
-        const over = row.top + row.height - scrollTop - this.#painter.height;
-        if (over > 0) this.#body.scrollTop = scrollTop + over;
+        const row = state.layout.rows.find((one) => one.group === group);
+        if (row) this.#reveal(row.top, row.height);
       },
+      groupsBetween: (top, bottom) => this.#groupsBetween(top, bottom),
     };
   }
 
-  #select(target: Target | null): void {
-    this.state.selected = target;
-    if (target) this.state.cursor = target.group;
-    this.#tell();
+  #reveal(top: number, height: number): void {
+    const { scrollTop } = this.#body;
+    if (top < scrollTop) this.#body.scrollTop = top;
+    const over = top + height + FLAGS - scrollTop - this.#painter.height;
+    if (over > 0) this.#body.scrollTop = scrollTop + over;
+  }
+
+  #groupsBetween(top: number, bottom: number): number[] {
+    const { layout, model } = this.state;
+    if (bottom < AXIS) return [];
+    const [first, last] = [top, bottom].map((y) => layout.at(Math.max(0, y - AXIS + this.#body.scrollTop))) as [number, number];
+    const groups = new Set(layout.rows.slice(first, last + 1).map((row) => row.group));
+    return groups.size === model.groups.length ? [] : [...groups];
+  }
+
+  #fold(group: number): void {
+    const { rank } = this.state.model.groups[group]!;
+    this.state.cursor = group;
+    if (rank === null) {
+      this.state.fold(group);
+      return this.#changed();
+    }
+    const { open } = this.#wanted;
+    this.choose({ ...this.#sight(), open: open.includes(rank) ? open.filter((one) => one !== rank) : [...open, rank] }, true);
+  }
+
+  #pin(group: number): void {
+    const { rank } = this.state.model.groups[group]!;
+    if (rank === null) return;
+    const { pinned } = this.#wanted;
+    this.choose({ ...this.#sight(), pinned: pinned.includes(rank) ? pinned.filter((one) => one !== rank) : [...pinned, rank] });
+  }
+
+  /** An event, a stretch of a row, an area, or nothing; an area that is not `done` is only drawn. */
+  #select(target: Target | null, more: Partial<Selection> = {}, drawn: Area | null = null, done = true): void {
+    const { state } = this;
+    const area = drawn ?? (target && target.item === null ? stretchOf(state, target) : null);
+    state.selected = target;
+    state.area = area;
+    if (target) state.cursor = target.group;
+    if (done && !this.#hasRanks) this.#pane.tell();
+    else if (done) {
+      const ranks = area ? area.groups.flatMap((group) => state.model.groups[group]!.rank ?? []) : [];
+      const { rank } = target ? state.model.groups[target.group]! : { rank: null };
+      const event = target?.item !== null && target && rank !== null ? ([rank, target.lane!.items.event[target.item]!] as [number, number]) : null;
+      const time = area ? ([Math.round(area.start), Math.round(area.stop)] as [number, number]) : null;
+      this.choose({ ...this.#sight(), event, time, ranks, steps: null, ...more });
+    }
     this.redraw();
   }
 
-  #tell(): void {
-    const zoom = (target: Target): void => {
-      const [start, stop] = edges(this.state, target);
-      this.state.view.show(start - 0.3 * (stop - start), stop + 0.3 * (stop - start));
-      this.redraw();
-    };
-    this.#panel.replaceChildren(panel(this.state, this.glossary, { show: (target) => this.show(target), zoom }));
+  #zoom(start: number, stop: number): void {
+    this.state.view.show(start - 0.3 * (stop - start), stop + 0.3 * (stop - start));
+    this.redraw();
   }
 
   #hover(target: Target | null, x: number, y: number): void {
-    const said = target && x >= this.#painter.labels ? this.#short(target) : "";
+    const counter = (): string => counterAt(this.state, this.#painter, this.#body.scrollTop, [x, y]);
+    const said = x < this.#painter.labels ? "" : target ? this.#short(target) : counter();
     this.#tip.hidden = !said;
     if (!said) return;
     this.#tip.textContent = said;
@@ -196,7 +281,16 @@ export class Timeline {
     }
     const code = model.strips!.level(group.strip!, 0)[model.strips!.binAt(target.time / model.span)];
     const kind = code ? model.kinds[code - 1]! : "nothing recorded";
-    return [kind, formatNs(stop - start), group.name, meaning(kind, this.glossary)].filter(Boolean).join(" · ");
+    return [kind, formatNs(stop - start), group.name, meaning(kind, this.around.glossary)].filter(Boolean).join(" · ");
+  }
+
+  /** Events that were asked for are there: what a link selects may be among them. */
+  #arrived(): void {
+    const { selected } = this.state;
+    find(this.state, this.#wanted);
+    this.#pane.tell(this.#wanted);
+    this.#changed();
+    if (this.state.selected && !selected && this.#wanted.top === null) this.#revealSelected();
   }
 
   #changed(): void {
@@ -208,7 +302,7 @@ export class Timeline {
     const width = this.#body.clientWidth;
     if (!width) return;
     const labels = width < NARROW ? 92 : 128;
-    const height = Math.min(TALLEST, this.state.layout.height + 2);
+    const height = Math.min(Math.max(LEAST_TALL, Math.round(TALLEST * innerHeight)), this.state.layout.height + 2);
     const foot = this.state.model.marks.length ? FOOT : 0;
     this.#body.style.setProperty("height", `${height + AXIS + foot}px`);
     this.#spacer.style.setProperty("height", `${Math.max(0, this.state.layout.height + 2 - height)}px`);
@@ -216,12 +310,16 @@ export class Timeline {
       this.#painter.resize(width, height, labels, foot);
       this.#minimap.resize(width, labels, this.#palette);
     }
+    if (!this.#isPlaced) {
+      this.#isPlaced = true;
+      this.#scroll(NOTHING);
+    }
     this.redraw();
   }
 
   #recolour(): void {
     this.#palette = new Palette();
-    this.#legend.replaceChildren(legend(this.state, this.glossary, () => this.redraw()));
+    this.#legend.replaceChildren(legend(this.state, this.around.glossary, () => this.redraw()));
     this.#painter.width = 0;
     this.#fit();
     // At once: a page that goes to a printer has no further frame.
@@ -229,14 +327,8 @@ export class Timeline {
   }
 }
 
-function notRecorded(step: number, { model }: State): Element {
-  if (!model.marks.length) return h("p", {}, "This timeline has no step marks.");
-  const known = formatValues(model.marks.map(([number]) => number), "");
-  return h("p", {}, `Step ${step} does not start on this timeline. Steps that do: ${known}.`);
-}
-
-function notHere(group: number, event: number, { model }: State): Element {
-  const name = model.groups[group]!.name;
-  const why = model.leftOut ? "A file keeps only the longest events of each lane; lostflops serve shows all of them." : "";
-  return h("p", {}, `Event ${event} of ${name} is not shown here. ${why}`);
+function stretchOf(state: State, target: Target): Area | null {
+  if (!state.model.strips) return null;
+  const [start, stop] = edges(state, target);
+  return { start, stop, groups: [target.group] };
 }

@@ -45,7 +45,16 @@ class OneClock:
         >>> OneClock({1: (50, 1e-3, 0)}).own(1, np.array([50, 2002])).tolist()
         [0, 1950]
         """
-        offset, drift, instant = self._corrections.get(rank, (0, 0.0, 0))
-        grown = np.rint((times - instant) * (drift / (1 + drift))).astype(np.int64)
+        offset, rate, instant = self.terms(rank)
+        grown = np.rint((times - instant) * rate).astype(np.int64)
         own: Ns = times - offset - grown
         return own
+
+    def terms(self, rank: int) -> tuple[int, float, int]:
+        """Return the offset, the rate and the instant with which `own` converts times.
+
+        >>> OneClock({1: (50, 0.25, 7)}).terms(1)
+        (50, 0.2, 7)
+        """
+        offset, drift, instant = self._corrections.get(rank, (0, 0.0, 0))
+        return offset, drift / (1 + drift), instant

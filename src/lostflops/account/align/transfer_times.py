@@ -29,6 +29,7 @@ MOST_POINTS: Final = 400
 _ENDS: Final = 24
 """Points of a line, so that it is right on logarithmic axes too."""
 
+# A rank is once in a collective, and a transfer has two ends: to count different ranks takes much more memory.
 _CALLS: Final = """
     with met as (select * from arrivals where event is not null {within}),
     seen as (
@@ -42,9 +43,9 @@ _CALLS: Final = """
         select meeting, if(bool_or(is_transfer), 'send_recv', max(called)) as op,
                coalesce(max(group_id), '{unknown}') as group_id, max(group_size) as members, max(bytes) as bytes,
                op in ('broadcast', 'send_recv') as is_one_way, bool_or(dur <= wait) as is_early,
-               if(is_one_way, max(dur - wait), min(dur)) as ns, max(uncertainty) as uncertainty
-        from seen group by meeting
-        having count(distinct rank) = coalesce(max(expected), max(seen)) and count(distinct rank) > 1
+               if(is_one_way, max(dur - wait), min(dur)) as ns, max(uncertainty) as uncertainty,
+               if(bool_or(is_transfer), if(min(rank) = max(rank), 1, 2), count(*)) as ranks
+        from seen group by meeting having ranks = coalesce(max(expected), max(seen)) and ranks > 1
     )
     select op, group_id, members, bytes, ns from calls
     where op is not null and bytes > 0 and ns > 0 and not (is_one_way and (is_early or uncertainty > ns))

@@ -12,7 +12,7 @@ import numpy as np
 from lostflops.account.align.mesh import Mesh
 from lostflops.account.blame.comparison import Comparison, compare
 from lostflops.account.blame.stragglers import LastArrivals, SlowRank, find
-from lostflops.account.ledger.accounts import ledgers, profiles_of
+from lostflops.account.ledger.answers import ledgers, profiles_of
 from lostflops.account.ledger.profile import StepProfile
 from lostflops.account.ledger.scope import Scope
 from lostflops.account.ledger.windows import WindowKind

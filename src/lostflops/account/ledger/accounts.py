@@ -6,14 +6,12 @@ It is computed where the rank's data is; the ledger of a run is the sum of its r
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
-from lostflops.account.ledger.by_rank import Progress, Question, by_rank
+from lostflops.account.ledger.by_rank import Question
 from lostflops.account.ledger.host_traits import Trait
 from lostflops.account.ledger.kernel_sums import KernelSums, add_kernels, kernel_sums
 from lostflops.account.ledger.lines import BUSY_LINES, IDLE_LINES, LINES
@@ -29,21 +27,14 @@ from lostflops.account.ledger.parts import (
     python_by_annotation,
 )
 from lostflops.account.ledger.phases import PHASES, annotations_on, by_stretch, phases_at, thread_phases
-from lostflops.account.ledger.profile import PROFILE, StepProfile, profile
+from lostflops.account.ledger.profile import StepProfile, profile
 from lostflops.account.ledger.record import COMM, KERNEL, Codes, Ns, Record
 from lostflops.account.ledger.samples import LineStacks, samples_by_line
-from lostflops.account.ledger.scope import Scope
 from lostflops.account.ledger.shares import by_event
 from lostflops.account.ledger.together import Together, together
 from lostflops.account.ledger.windows import LedgerWindow, WindowKind
 from lostflops.account.ledger.work import RankWork, rank_work
 from lostflops.store.intervals import Intervals
-
-if TYPE_CHECKING:
-    from lostflops.store.run import Run
-
-MOST_KEPT: Final = 2000
-"""Most ranks whose ledgers are kept for the next question."""
 
 Lines = dict[str, int]
 Shares = list[tuple[str, Codes, Ns]]
@@ -123,76 +114,6 @@ class RankLedger:
         assert all(ns >= 0 for ns in self.lines.values())
 
 
-@dataclass(frozen=True, slots=True)
-class Made:
-    """Results that are kept for some ranks and a window."""
-
-    run: Run
-    """Kept too, because the identity of a run that is gone may be another's."""
-    ledgers: list[RankLedger]
-    kernels: KernelSums
-    """How often each kernel ran on all ranks."""
-
-
-_kept: ContextVar[dict[tuple[int, Scope], Made] | None] = ContextVar("kept", default=None)
-
-
-@contextmanager
-def made_once() -> Iterator[None]:
-    """Keep ledgers inside this context, so that many questions about the same ranks and window make them once.
-
-    Ledgers of more than `MOST_KEPT` ranks are made again each time, since they would fill the memory.
-    """
-    token = _kept.set({})
-    try:
-        yield
-    finally:
-        _kept.reset(token)
-
-
-def ledgers(run: Run, asked: Scope, progress: Progress | None = None) -> Iterator[RankLedger]:
-    """Yield the ledger of each rank that was asked for; `progress` gets the number done and the number of all."""
-    if (held := _among(run, asked)) is not None:
-        yield from held
-    elif (made := made_of(run, asked, progress)) is not None:
-        yield from made.ledgers
-    else:
-        yield from by_rank(LEDGER, run, asked, progress)
-
-
-def profiles_of(run: Run, asked: Scope, progress: Progress | None = None) -> Iterator[StepProfile]:
-    """Yield the profiles that ranks are compared by; that is less work than their ledgers, unless these are kept."""
-    held = _among(run, asked)
-    yield from by_rank(PROFILE, run, asked, progress) if held is None else (ledger.profile for ledger in held)
-
-
-def made_of(run: Run, asked: Scope, progress: Progress | None = None) -> Made | None:
-    """Return what is kept of exactly these ranks, made now if it is not there yet; None if nothing is kept."""
-    kept = _kept.get() if len(asked.ranks) <= MOST_KEPT else None
-    if kept is None:
-        return None
-    key = id(run), asked
-    if key not in kept:
-        kept[key] = _build_ledgers(run, asked, progress)
-    return kept[key]
-
-
-def _among(run: Run, asked: Scope) -> list[RankLedger] | None:
-    """Return the ledgers that were asked for, if ledgers of these ranks, and maybe of others, are kept; else None."""
-    wanted = set(asked.ranks)
-    for (identity, scope), made in (_kept.get() or {}).items():
-        if identity == id(run) and replace(asked, ranks=scope.ranks) == scope and wanted.issubset(scope.ranks):
-            return [ledger for ledger in made.ledgers if ledger.rank in wanted]
-    return None
-
-
-def _build_ledgers(run: Run, asked: Scope, progress: Progress | None) -> Made:
-    found, sums = list(by_rank(LEDGER_WITH_KERNELS, run, asked, progress)), KernelSums()
-    for _, own in found:
-        add_kernels(sums, own)
-    return Made(run, [ledger for ledger, _ in found], sums)
-
-
 def account_with_kernels(record: Record, chosen: LedgerWindow) -> tuple[RankLedger, KernelSums]:
     """Return the ledger, and how often each kernel ran."""
     sums = KernelSums()
@@ -201,7 +122,7 @@ def account_with_kernels(record: Record, chosen: LedgerWindow) -> tuple[RankLedg
 
 def account(record: Record, chosen: LedgerWindow, sums: KernelSums | None = None) -> RankLedger:
     made = partition(record, chosen)
-    counts, times = samples_by_line(record, made)
+    counts, times = samples_by_line(record.samples, made.lines)
     classes = kernel_classes(record)
     shares = list(_device_shares(record, made)) if record.on_device else []
     labelled = _by_device(record, made, shares) if record.on_device else _by_thread(record, made)

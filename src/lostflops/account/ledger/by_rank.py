@@ -20,6 +20,7 @@ from lostflops.account.ledger.scope import Scope
 from lostflops.account.ledger.windows import LedgerWindow, WindowKind, window
 from lostflops.core.errors import RunError
 from lostflops.store.commit import RANKS_PER_FILE
+from lostflops.store.derived import data_digest
 from lostflops.store.spread.engines import ChosenEngine
 from lostflops.store.spread.names import EngineName
 from lostflops.store.spread.work import OnRead, Work
@@ -59,8 +60,8 @@ class RankQuestion(msgspec.Struct, frozen=True):
 
     question: str
     run: str
-    generation: int
-    """State of the run that is asked about: a run may change while its job trains."""
+    data: str
+    """Digest of the data that is asked about: a run may change while its job trains."""
     kind: WindowKind
     ranks: tuple[int, ...]
     steps: tuple[int, ...]
@@ -94,7 +95,7 @@ def _elsewhere(
     where = run.address if spread.name is EngineName.RAY else str(run.path)
     parts = [
         RankQuestion(
-            question.name, where, run.manifest.generation, asked.kind, ranks[first : first + size], asked.steps
+            question.name, where, data_digest(run.manifest), asked.kind, ranks[first : first + size], asked.steps
         )
         for first in range(0, len(ranks), size)
     ]
@@ -120,8 +121,8 @@ def _answer_question(part: RankQuestion, _: OnRead) -> bytes:
 
     question: Question[Any] = import_module(_QUESTIONS[part.question]).QUESTIONS[part.question]
     with Run.open(part.run, {"threads": 1, "memory_limit": "1GB"}) as run:
-        if run.manifest.generation != part.generation:
-            raise RunError(f"{part.run} changed while it was read. Ask again.")
+        if data_digest(run.manifest) != part.data:
+            raise RunError(f"{part.run} changed while it was read. Run the command again.")
         asked = Scope(part.kind, part.ranks, part.steps)
         found = [question.answer(one, window(one, asked.kind, asked.steps)) for one in records(run, asked.ranks)]
     return msgspec.msgpack.encode(found, enc_hook=_pack_value)

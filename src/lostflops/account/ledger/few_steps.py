@@ -35,8 +35,10 @@ _ALIKE: Final = 0.05
 """Part by which the mean of the chosen steps may differ from that of all."""
 
 
-def few_steps(run: Run, most: int = MOST_EVENTS) -> Run:
+def few_steps(run: Run, most: int = MOST_EVENTS, *, is_copied: bool = True) -> Run:
     """Return the run with a few steps that are like all, of at most `most` events; never less than one step.
+
+    Copy the rows of these steps to memory if `is_copied`: worth it if they are read more than once.
 
     Return the run itself if all its steps hold at most `most` events, or if no few steps that every rank recorded are
     like all.
@@ -54,7 +56,7 @@ def few_steps(run: Run, most: int = MOST_EVENTS) -> Run:
     chosen = _nearest(np.bincount(place, took) / count, count == ranks, fitting)
     if chosen is None:
         return run
-    few = run.of_steps(steps[chosen].tolist())
+    few = run.of_steps(steps[chosen].tolist(), is_copied=is_copied)
     # Seen alone, their last step ends with its own last event, which may be long after the next has begun.
     own = step_times(few)[1].mean()
     if abs(own - took.mean()) <= _ALIKE * took.mean():
@@ -86,11 +88,20 @@ def without_warm_up(run: Run) -> Run:
 
 def is_large(run: Run) -> bool:
     """Return whether even the few steps that represent the run take minutes to replay."""
-    few = few_steps(run)
+    return events_replayed(run) > AFFORDED
+
+
+def events_replayed(run: Run) -> int:
+    """Return the number of events in the few steps that represent the run, or in all its steps."""
+    return run.keep("events replayed", lambda: _count_replayed(run))
+
+
+def _count_replayed(run: Run) -> int:
+    few = few_steps(run, is_copied=False)
     ((events,),) = few.rows("select count(*) from events" if few.steps else _EVENTS)
     if few is not run:
         few.close()
-    return bool(events > AFFORDED)
+    return int(events)
 
 
 def _nearest(mean: npt.NDArray[np.float64], by_all: npt.NDArray[np.bool_], size: int) -> slice | None:

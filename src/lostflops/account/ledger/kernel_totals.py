@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from lostflops.account.ledger.accounts import Lines, made_of
-from lostflops.account.ledger.by_rank import Question, by_rank
-from lostflops.account.ledger.kernel_sums import KernelSums, add_kernels, kernel_sums
+from lostflops.account.ledger.accounts import Lines
+from lostflops.account.ledger.by_rank import Question
+from lostflops.account.ledger.kernel_sums import KernelSums, kernel_sums
 from lostflops.account.ledger.lines import BUSY_LINES
 from lostflops.account.ledger.partition import partition
 from lostflops.account.ledger.parts import kernel_classes
 from lostflops.account.ledger.record import Record
 from lostflops.account.ledger.windows import LedgerWindow
 from lostflops.account.ledger.work import RankWork, rank_work
-
-if TYPE_CHECKING:
-    from lostflops.account.ledger.by_rank import Progress
-    from lostflops.account.ledger.scope import Scope
-    from lostflops.store.run import Run
 
 
 @dataclass(slots=True)
@@ -39,20 +34,6 @@ class KernelTotals:
         self.wall += wall
         self.busy += sum(lines[line] for line in BUSY_LINES)
         self.computed += lines["compute"]
-
-
-def kernel_totals(run: Run, asked: Scope, progress: Progress | None = None) -> KernelTotals:
-    """Sum kernels from ledgers if these are kept; else without computing the rest of a ledger."""
-    if (made := made_of(run, asked, progress)) is not None:
-        total = KernelTotals(made.kernels)
-        for ledger in made.ledgers:
-            total.add(ledger.work, ledger.window.wall, ledger.lines)
-        return total
-    total = KernelTotals()
-    for found in by_rank(KERNELS, run, asked, progress):
-        add_kernels(total.sums, found.sums)
-        total.add(found.work, found.wall, found.lines)
-    return total
 
 
 class RankKernels(NamedTuple):

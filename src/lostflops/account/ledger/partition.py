@@ -43,6 +43,11 @@ def partition(record: Record, window: LedgerWindow) -> Partition:
 
 
 def _on_device(record: Record, window: LedgerWindow) -> Partition:
+    return _within(window, *record.keep("device lines", lambda: _device_lines(record)))
+
+
+def _device_lines(record: Record) -> tuple[dict[str, Intervals], Intervals, Intervals, Gaps]:
+    """Return all time of a device by line, its compute, its communication and its idle gaps, before a window is cut."""
     device = record.device
 
     def running(rows: Codes) -> Intervals:
@@ -59,7 +64,7 @@ def _on_device(record: Record, window: LedgerWindow) -> Partition:
         "copy": busy - (compute | comm),
         **gaps.lines,
     }
-    return _within(window, lines, compute, comm, gaps)
+    return lines, compute, comm, gaps
 
 
 def _on_thread(record: Record, window: LedgerWindow) -> Partition:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,7 @@ from lostflops.store.intervals import Intervals
 if TYPE_CHECKING:
     from lostflops.store.run import Run
 
+T = TypeVar("T")
 Ns = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -34,11 +35,11 @@ def distinct(codes: Codes) -> list[int]:
     return found
 
 
-EVENTS_AT_ONCE: Final = 2_000_000
+EVENTS_AT_ONCE: Final = 1_000_000
 """Ranks are read together up to this many events, so that thousands of small ones do not need a query each."""
 
-_EVENTS_KEPT: Final = 1_000_000
-"""Runs with at most this many events are read once, and their records are kept while the run is open: about 100 MB."""
+_EVENTS_KEPT: Final = 1_200_000
+"""Runs with at most this many events are read once, and their records are kept while the run is open: about 120 MB."""
 _EVENTS_OF_SAMPLE: Final = 50
 """A stack sample takes as much memory as this many events."""
 
@@ -76,7 +77,12 @@ class HostEvents:
     def having(self, wanted: int, lanes: Sequence[int] | None = None) -> Codes:
         """Return rows with any of these traits, on these lanes or on all."""
         rows = np.flatnonzero(self.traits & wanted)
-        return rows if lanes is None else rows[np.isin(self.lane[rows], lanes)]
+        if lanes is None:
+            return rows
+        lane, chosen = self.lane[rows], np.zeros(rows.size, np.bool_)
+        for one in lanes:  # one or two: `np.isin` would take several times as long
+            chosen |= lane == one
+        return rows[chosen]
 
     def spans(self, wanted: int, lanes: Sequence[int] | None = None) -> Intervals:
         """Return when any event with one of these traits ran."""
@@ -305,6 +311,18 @@ class Record:
             op=op,
         )
 
+    def keep(self, key: str, make: Callable[[], T]) -> T:
+        """Return what `make` gives; it is called once for each record."""
+        kept = self._results
+        if key not in kept:
+            kept[key] = make()
+        found: T = kept[key]
+        return found
+
+    @cached_property
+    def _results(self) -> dict[str, Any]:
+        return {}
+
     @property
     def host_begins(self) -> int:
         """When the recording of the host began."""
@@ -313,16 +331,29 @@ class Record:
 
 def records(run: Run, ranks: Sequence[int]) -> Iterator[Record]:
     """Yield the ranks that recorded any time, in order."""
-    sizes: dict[int, int] = dict(run.rows("select rank, events from ranks where events > 0 order by rank"))
+    sizes = run.keep("events of ranks", lambda: _sizes(run))
     if (
         sizes
         and sum(sizes.values()) + _EVENTS_OF_SAMPLE * run.rows("select count(*) from samples")[0][0] <= _EVENTS_KEPT
     ):
-        kept = run.keep("records", lambda: {one.rank: _frozen(one) for one in _read_records(run, list(sizes))})
+        kept = run.keep("records", lambda: {one.rank: one for one in _read_all(run, sizes)})
         yield from (kept[rank] for rank in sorted(set(ranks) & kept.keys()))
         return
     for batch in _batches(sizes, ranks):
         yield from _read_records(run, batch)
+
+
+def _sizes(run: Run) -> dict[int, int]:
+    """Return the number of events of each rank that recorded any."""
+    recorded: dict[int, int] = dict(run.rows("select rank, events from ranks where events > 0 order by rank"))
+    if not run.steps:
+        return recorded
+    # A rank without an event in these steps is still one that recorded time.
+    return dict.fromkeys(recorded, 0) | dict(run.rows("select rank, count(*) from events group by rank order by rank"))
+
+
+def _read_all(run: Run, sizes: Mapping[int, int]) -> Iterator[Record]:
+    return (_frozen(one) for batch in _batches(sizes, list(sizes)) for one in _read_records(run, batch))
 
 
 def _frozen(record: Record) -> Record:

@@ -12,16 +12,17 @@ and the last also represent the time before and after them. So the time of the s
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
 from lostflops.account.facts.source_code import PROGRAM, code_of
 from lostflops.account.ledger.lines import LINES
-from lostflops.account.ledger.partition import Partition, partition
-from lostflops.account.ledger.record import Record, records
+from lostflops.account.ledger.partition import partition
+from lostflops.account.ledger.record import Samples, records
 from lostflops.account.ledger.windows import window
+from lostflops.store.intervals import Intervals
 
 if TYPE_CHECKING:
     from lostflops.account.ledger.scope import Scope
@@ -33,18 +34,18 @@ FEWEST: Final = 5
 """Below this many samples nothing is said about where time is lost."""
 
 
-def samples_by_line(record: Record, made: Partition) -> tuple[LineStacks, LineStacks]:
+def samples_by_line(samples: Samples, lines: Mapping[str, Intervals]) -> tuple[LineStacks, LineStacks]:
     """Return how often each stack was read on each line, and the time that this represents.
 
-    A sample outside the window is on no line.
+    A sample outside the accounted window has no line.
     """
     counts: LineStacks = {}
     times: LineStacks = {}
-    order = np.argsort(record.samples.time, kind="stable")
-    read, stacks = record.samples.time[order], record.samples.stack[order]
+    order = np.argsort(samples.time, kind="stable")
+    read, stacks = samples.time[order], samples.stack[order]
     limits = np.iinfo(np.int64)
     for line in LINES if read.size else ():
-        span = made.lines[line]
+        span = lines[line]
         own = np.flatnonzero(span.within(read, read + 1) > 0)
         if own.size:
             edges = np.concatenate(([limits.min], read[own[:-1]], [limits.max]))
@@ -73,7 +74,7 @@ def read_samples(run: Run, asked: Scope, progress: Callable[[int, int], None] | 
         if progress is not None:
             progress(done, len(ranks))
         made = partition(record, window(record, asked.kind, asked.steps))
-        yield Sampled(made.ns(), *samples_by_line(record, made))
+        yield Sampled(made.ns(), *samples_by_line(record.samples, made.lines))
 
 
 def places(stacks: Counter[str]) -> Counter[str]:

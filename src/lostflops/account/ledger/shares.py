@@ -17,13 +17,32 @@ def by_event(start: Ns, stop: Ns, inside: Intervals) -> Ns:
     """
     if not start.size:
         return np.zeros(0, np.int64)
+    order, begin, end = _turns(start, stop)
+    shares = np.empty(start.size, np.int64)
+    shares[order] = inside.within(begin, end)
+    return shares
+
+
+def split_by_event(start: Ns, stop: Ns, inside: Intervals) -> tuple[npt.NDArray[np.int64], Ns, Ns]:
+    """Return the pieces of `inside` that `by_event` gives to events, in order of time: event, start and stop of each.
+
+    >>> [found.tolist() for found in split_by_event(np.array([0, 2]), np.array([4, 9]), Intervals.of([0], [8]))]
+    [[0, 1], [0, 4], [4, 8]]
+    """
+    order, begin, end = _turns(start, stop)
+    held = end > begin
+    order, begin, end = order[held], begin[held], end[held]
+    # Turns may touch, and so may these pieces: no two of them are one.
+    pieces = Intervals(begin, end) & inside
+    return order[np.searchsorted(end, pieces.start, side="right")], pieces.start, pieces.stop
+
+
+def _turns(start: Ns, stop: Ns) -> tuple[npt.NDArray[np.int64], Ns, Ns]:
+    """Return the events in order of start, each with the time in which none before it runs."""
     order = np.argsort(start, kind="stable")
     reach = np.maximum.accumulate(stop[order])
-    own_start = np.maximum(start[order][1:], reach[:-1])
-    shares = np.empty(start.size, np.int64)
-    begin = np.concatenate((start[order][:1], own_start))
-    shares[order] = inside.within(begin, np.maximum(begin, stop[order]))
-    return shares
+    begin = np.concatenate((start[order][:1], np.maximum(start[order][1:], reach[:-1])))
+    return order, begin, np.maximum(begin, stop[order])
 
 
 def by_priority(start: Ns, stop: Ns, label: npt.NDArray[np.integer], labels: int, inside: Intervals) -> Ns:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 
 from lostflops.account.ledger.accounts import Lines, RankLedger
 from lostflops.account.ledger.lines import LINES
-from lostflops.account.ledger.profile import StepProfile
 from lostflops.account.ledger.work import RankWork
 
 
@@ -49,7 +48,6 @@ class RunLedger:
     on_thread: list[int] = field(default_factory=list)
     """Ranks without device events, accounted for by their training thread."""
     notes: Counter[str] = field(default_factory=Counter)
-    profiles: list[StepProfile] = field(default_factory=list)
 
     @classmethod
     def of(cls, ledgers: Iterable[RankLedger]) -> RunLedger:
@@ -105,4 +103,3 @@ class RunLedger:
         if not ledger.on_device:
             self.on_thread.append(ledger.rank)
         self.notes.update(window.notes)
-        self.profiles.append(ledger.profile)

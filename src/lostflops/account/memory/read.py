@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import fields, replace
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -26,11 +27,35 @@ from lostflops.account.memory.unseen_frees import with_unseen_frees
 if TYPE_CHECKING:
     from lostflops.store.run import Run
 
+_ROWS_KEPT: Final = 200_000
+"""If a run has at most this many rows of memory, that of a rank is kept while the run is open: about 50 MB in all."""
+
 
 def memories(run: Run, ranks: Sequence[int] = ()) -> Iterator[RankMemory]:
     """Yield the memory of each rank and device that recorded any, in order; of all ranks unless some are named."""
-    recorded = [rank for (rank,) in run.rows("select distinct rank from memory order by rank")]
-    chosen = [rank for rank in recorded if not ranks or rank in ranks]
+    sizes: dict[int, int] = dict(run.rows("select rank, count(*) from memory group by rank order by rank"))
+    chosen = [rank for rank in sizes if not ranks or rank in ranks]
+    if sum(sizes.values()) > _ROWS_KEPT:
+        yield from _read_memories(run, chosen)
+        return
+    for rank in chosen:
+        yield from run.keep(("memory", rank), partial(_keep_memories, run, rank))
+
+
+def _keep_memories(run: Run, rank: int) -> tuple[RankMemory, ...]:
+    return tuple(map(_frozen, _read_memories(run, [rank])))
+
+
+def _frozen(memory: RankMemory) -> RankMemory:
+    """Make the arrays of a memory read-only: several callers share it."""
+    for part in (memory, memory.blocks):
+        for array in (getattr(part, one.name) for one in fields(part)):
+            if isinstance(array, np.ndarray):
+                array.flags.writeable = False
+    return memory
+
+
+def _read_memories(run: Run, chosen: Sequence[int]) -> Iterator[RankMemory]:
     timed = records(run, chosen)
     coming = next(timed, None)
     for rank in chosen:

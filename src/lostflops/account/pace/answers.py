@@ -106,7 +106,8 @@ def attempts(run: Run, paces: Sequence[JobPace]) -> Table:
     for number, world, ranks, restart, start, lasted, ended, records, dropped in run.rows(_ATTEMPTS):
         pace = by_number.get(number)
         steps, settled, p50 = (pace.steps, pace.settled, _whole(pace.p50)) if pace else (0, 0, None)
-        rows.append((number, world, ranks, restart, start, lasted, ended, steps, settled, p50, records, dropped))
+        ends = (pace.first_step, pace.last_step) if pace else (None, None)
+        rows.append((number, world, ranks, restart, start, lasted, ended, steps, settled, p50, records, dropped, *ends))
     fields = (
         Field("attempt"),
         Field("world_size", "count", "world"),
@@ -120,6 +121,8 @@ def attempts(run: Run, paces: Sequence[JobPace]) -> Table:
         Field("step_p50_ns", "ns", "median step"),
         Field("records", "count", shown=False),
         Field("dropped", "count", shown=False),
+        Field("first_step", shown=False),
+        Field("last_step", shown=False),
     )
     return Table("attempts", "Attempts", fields, tuple(rows))
 

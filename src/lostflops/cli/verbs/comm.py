@@ -28,7 +28,7 @@ def comm(
     By process group: time, and how much of it compute hid. By operation, group, dtype and size: number of calls, time
     waiting for late ranks, transfer time, and bandwidth of the transfer.
     """
-    from lostflops.api import open as open_run
+    from lostflops.cli.scope import open_run
 
     with open_run(run) as opened, rank_bar() as progress:
         result = opened.comm(

@@ -24,9 +24,9 @@ def demo(
     Simulates a pipeline-parallel job with one slow rank and one step that waits for data, recorded as lostflops run
     would record it. Ingests it, shows what the run contains, and writes the page with all views.
     """
-    from lostflops.api import open as open_run
     from lostflops.cli.browser import open_in_browser, write_page
     from lostflops.cli.ingesting import ingest_with_progress
+    from lostflops.cli.scope import open_run
     from lostflops.collect.capture import FOLDER
     from lostflops.core.errors import UsageError
     from lostflops.core.utf8 import utf8

@@ -31,7 +31,7 @@ def diagnose(
     A rule checks each cause, and a replay of the run predicts what its fix saves. Findings are ranked by that saving.
     The predictions are saved in the run, and lostflops score compares them with a run of the fixed job.
     """
-    from lostflops.api import open as open_run
+    from lostflops.cli.scope import open_run
 
     with open_run(run) as opened, rank_bar() as progress:
         result = opened.diagnose(

@@ -36,7 +36,7 @@ def explain(
     Findings have the same numbers as in lostflops diagnose. The last line is the command that compares the prediction
     with a run of the fixed program.
     """
-    from lostflops.api import open as open_run
+    from lostflops.cli.scope import open_run
 
     with open_run(run) as opened, rank_bar() as progress:
         result = opened.explain(

@@ -71,7 +71,7 @@ def export(
 
 
 def _log_summary(path: Path, tracker: str, where: str) -> "Result":
-    from lostflops.api import open as open_run
+    from lostflops.cli.scope import open_run
     from lostflops.core.results import Figure, Result
 
     with open_run(path) as run:
@@ -86,11 +86,11 @@ def _log_summary(path: Path, tracker: str, where: str) -> "Result":
 
 
 def _write_trace(path: Path, file: Path, ranks: list[int], steps: list[int]) -> "Result":
+    from lostflops.cli.scope import open_run
     from lostflops.core.errors import UsageError
     from lostflops.core.results import Figure, Result
     from lostflops.core.units import format_bytes, pluralise
     from lostflops.show.export.perfetto import write_perfetto
-    from lostflops.store.run import Run
 
     if file.is_dir():
         raise UsageError(f"{file} is a folder; give the name of a file")
@@ -99,9 +99,9 @@ def _write_trace(path: Path, file: Path, ranks: list[int], steps: list[int]) -> 
     # A file that is there stays whole until the new one is.
     part = file.with_name(f"{file.name}.part")
     try:
-        with Run.open(path) as run, rank_bar() as progress, ExitStack() as held:
+        with open_run(path) as opened, rank_bar() as progress, ExitStack() as held:
             stream = _open_stream(part, held, packed=file.suffix == ".gz")
-            made = write_perfetto(run, stream, ranks=ranks, steps=steps, progress=progress)
+            made = write_perfetto(opened.stored, stream, ranks=ranks, steps=steps, progress=progress)
         part.replace(file)
     finally:
         part.unlink(missing_ok=True)

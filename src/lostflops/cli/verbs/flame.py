@@ -3,13 +3,15 @@
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, TextIO
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
 from lostflops.cli.output import JsonOption, RunArgument, command, show
 from lostflops.cli.scope import RankOption, StepOption, WindowOption, rank_bar
-from lostflops.core.results import Result, Stacks
+
+if TYPE_CHECKING:
+    from lostflops.core.results import Result
 
 EXAMPLE = "lostflops flame run -o lost.svg --line idle.python"
 
@@ -43,7 +45,7 @@ def flame(
     responsible for; -o draws them as a flame graph (SVG). --collapsed without -o prints the folded stacks.
     """
     from lostflops.account.ledger.lines import LINES
-    from lostflops.api import open as open_run
+    from lostflops.cli.scope import open_run
     from lostflops.core.errors import UsageError
     from lostflops.show.report import svg
 
@@ -69,8 +71,10 @@ def flame(
     show(replace(result, next_command=following), as_json)
 
 
-def _write_folded(result: Result, stream: TextIO) -> None:
+def _write_folded(result: "Result", stream: TextIO) -> None:
     """Write stacks as text, one line each with its time in ns: the input of other flame graph tools."""
+    from lostflops.core.results import Stacks
+
     for block in (*result.blocks, *result.more):
         if isinstance(block, Stacks):
             stream.writelines(f"{_fold_frames(frames)} {ns}\n" for frames, _, ns in block.items)

@@ -13,7 +13,7 @@ def info(run: RunArgument, as_json: JsonOption = False) -> None:
 
     Ranks, devices, steps, events, collectives, missing data, and the data quality of each rank.
     """
-    from lostflops.api import open as open_run
+    from lostflops.cli.scope import open_run
 
     with open_run(run) as opened:
         held, trust = opened.info(), opened.quality()

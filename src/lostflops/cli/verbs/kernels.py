@@ -28,7 +28,7 @@ def kernels(
     By class and by name: number of calls, time, time lost waiting for their launch, occupancy where recorded, and how
     much of the matmul time runs on tensor cores.
     """
-    from lostflops.api import open as open_run
+    from lostflops.cli.scope import open_run
 
     with open_run(run) as opened, rank_bar() as progress:
         result = opened.kernels(

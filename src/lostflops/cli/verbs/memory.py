@@ -46,7 +46,7 @@ def memory(
     optimizer state, activations, ...) and layer; owners over time; a comparison of ranks. Owners add up to the
     allocator's total; memory without a known owner is shown as unattributed.
     """
-    from lostflops.api import open as open_run
+    from lostflops.cli.scope import open_run
 
     with open_run(run) as opened, rank_bar() as progress:
         result = opened.memory(rank=rank or (), device=device, by=by.value, frontier=frontier, progress=progress)

@@ -25,7 +25,7 @@ def path(
     Replays the run as a graph of tasks over all ranks, and follows each step back from its end: from each task to the
     one it had to wait for. Everything off that path has slack.
     """
-    from lostflops.api import open as open_run
+    from lostflops.cli.scope import open_run
 
     with open_run(run) as opened, rank_bar() as progress:
         result = opened.path(step=step, top=top, progress=progress)

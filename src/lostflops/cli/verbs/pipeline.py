@@ -14,7 +14,7 @@ def pipeline(run: RunArgument, *, mesh: MeshOption = None, as_json: JsonOption =
     Shows how long stages work on no microbatch, how much of that is inherent to the schedule, and what causes the
     rest: uneven stages, uneven ranks, uneven microbatches, transfers and gaps.
     """
-    from lostflops.api import open as open_run
+    from lostflops.cli.scope import open_run
 
     with open_run(run) as opened:
         result = opened.pipeline(mesh=mesh)

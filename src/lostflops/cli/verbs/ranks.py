@@ -32,7 +32,7 @@ def ranks(
     Shows stragglers with the ledger line that makes them late, how long others waited for them, and how likely that is
     by chance; a map of arrivals in mesh order; and each rank compared with ranks that do the same work.
     """
-    from lostflops.api import open as open_run
+    from lostflops.cli.scope import open_run
 
     with open_run(run) as opened, rank_bar() as progress:
         result = opened.ranks(

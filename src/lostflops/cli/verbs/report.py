@@ -77,7 +77,7 @@ def report(
     Every nanosecond of every rank is on exactly one line of the ledger. Above it are the most valuable fixes, below it
     the evidence for the largest losses; --full adds the rest. --html writes all views as one page instead.
     """
-    from lostflops.api import open as open_run
+    from lostflops.cli.scope import open_run
     from lostflops.core.errors import UsageError
 
     claims = {

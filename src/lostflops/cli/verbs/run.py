@@ -139,7 +139,7 @@ def _conclude(places: LatePlaces, gatherer: "Gatherer | None", as_json: bool) ->
 def _report(folder: Path, as_json: bool) -> None:
     """Show the card of the run; JSON is that of `lostflops report`."""
     from lostflops.account.memory.out_of_memory import out_of_memory
-    from lostflops.api import open as open_run
+    from lostflops.cli.scope import open_run
     from lostflops.explain.advise.own_traces import own_traces
     from lostflops.explain.advise.summary import card
 

@@ -47,7 +47,7 @@ def scale(
     Replays the recorded steps with the transfer times of larger data-parallel groups, from a calibration or topology,
     otherwise from the run's own collectives. Without --strong, the work per rank stays the same (weak scaling).
     """
-    from lostflops.api import open as open_run
+    from lostflops.cli.scope import open_run
     from lostflops.show.report import svg
 
     with open_run(run) as opened, rank_bar() as progress:

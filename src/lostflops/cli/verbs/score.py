@@ -42,8 +42,8 @@ def score(
     Measures the mean step of the new run in the same way as that of the old run. The score is saved with the
     prediction.
     """
-    from lostflops.api import open as open_run
     from lostflops.api import score as compare
+    from lostflops.cli.scope import open_run
     from lostflops.core.errors import UsageError
 
     if listed is not None and prediction is None and measured is None:

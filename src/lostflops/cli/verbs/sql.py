@@ -53,10 +53,11 @@ def sql(
 
     The dialect is DuckDB's. The run is never changed. Without a query, the tables are listed.
     """
-    from lostflops.store.run import Run
+    from lostflops.cli.scope import open_run
 
     chosen = Format.JSON if as_json else output
-    with Run.open(run) as opened:
+    with open_run(run) as held:
+        opened = held.stored
         if query is None:
             _list_tables(opened, run, chosen)
         else:

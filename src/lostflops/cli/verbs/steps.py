@@ -15,7 +15,7 @@ def steps(run: RunArgument, rank: RankOption = None, step: StepOption = None, as
     that are longer than the others are marked. For runs recorded by lostflops run, shows all steps with their phases.
     JSON contains the ledger of every rank and step.
     """
-    from lostflops.api import open as open_run
+    from lostflops.cli.scope import open_run
 
     with open_run(run) as opened, rank_bar() as progress:
         result = opened.steps(rank=rank or (), step=step or (), progress=progress)

@@ -57,7 +57,7 @@ def whatif(
     Replays the run as a graph of tasks, as recorded and with the changes applied in the given order. A prediction with
     --change is saved in the run under an id, and lostflops score compares it with a later run. --all saves nothing.
     """
-    from lostflops.api import open as open_run
+    from lostflops.cli.scope import open_run
     from lostflops.core.errors import UsageError
 
     if bool(change) + listed + everything + (tuned is not None) != 1:
@@ -119,7 +119,7 @@ def tune(
     Replays the run as a graph of tasks with each size: fewer, larger reductions start later; more, smaller ones pay
     more latency. Sizes whose difference from the best is too small to measure count as equally good.
     """
-    from lostflops.api import open as open_run
+    from lostflops.cli.scope import open_run
     from lostflops.show.report import svg
 
     assert setting is TunedSetting.BUCKET

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from lostflops.account.align.mesh import Mesh, recognise
 from lostflops.account.blame.judgement import Judgement, judge_profiles
-from lostflops.account.ledger.accounts import ledgers
+from lostflops.account.ledger.answers import ledgers, profiles_of
 from lostflops.account.ledger.few_steps import few_steps
 from lostflops.account.ledger.scope import Scope, scope
 from lostflops.account.ledger.total import RunLedger
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from lostflops.account.ledger.by_rank import Progress
+    from lostflops.account.ledger.profile import StepProfile
     from lostflops.predict.whatif.change import Facts
     from lostflops.predict.whatif.run_facts import LearnTimes
     from lostflops.store.run import Run
@@ -55,6 +56,11 @@ class Case:
         return RunLedger.of(ledgers(self.run, self.scope, self._progress))
 
     @cached_property
+    def profiles(self) -> tuple[StepProfile, ...]:
+        """The figures of each rank by which ranks are compared."""
+        return tuple(profiles_of(self.run, self.scope, self._progress))
+
+    @cached_property
     def lines(self) -> dict[int, Mapping[str, int]]:
         """The ledger of each rank."""
         return {rank.rank: rank.lines for rank in self.total.ranks}
@@ -71,7 +77,7 @@ class Case:
     @cached_property
     def judgement(self) -> Judgement:
         """Ranks that are late, compared with ranks that do the same work."""
-        return judge_profiles(self.run, self.scope, self.mesh, self.total.profiles, find_habits(self.run))
+        return judge_profiles(self.run, self.scope, self.mesh, self.profiles, find_habits(self.run))
 
     @cached_property
     def timed_steps(self) -> TimedSteps | None:

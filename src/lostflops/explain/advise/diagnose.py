@@ -9,22 +9,36 @@ module.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from lostflops.account.ledger.few_steps import describe_chosen_steps
 from lostflops.account.ledger.windows import inferred_steps
-from lostflops.account.pace.headline import describe_job, describe_recording
+from lostflops.account.pace.headline import describe_job
 from lostflops.core.errors import UnknownCost, UsageError
-from lostflops.core.results import Field, Figure, Finding, Findings, Result, Table
-from lostflops.core.units import format_percent, format_share, pluralise
+from lostflops.core.results import Finding, Result
+from lostflops.core.units import format_share
 from lostflops.explain.advise.case import Case
 from lostflops.explain.advise.claim import NotChecked
-from lostflops.explain.advise.findings import SMALLEST, Priced, finding, price_claim
+from lostflops.explain.advise.diagnosis import (
+    FOUND,
+    NAMED_BETTER,
+    NOT_CHECKED,
+    NOTHING,
+    SMALL,
+    SUSPECTED,
+    Checked,
+    Diagnosis,
+    as_result,
+    diagnosis_code,
+    stored_diagnosis,
+)
+from lostflops.explain.advise.findings import Priced, finding, price_claim
 from lostflops.explain.advise.rules import RULES
-from lostflops.predict.whatif import predictions
+from lostflops.store.derived import add_tables, data_digest
+from lostflops.store.tables import DIAGNOSIS, FINDINGS
 
 if TYPE_CHECKING:
     from lostflops.account.ledger.by_rank import Progress
@@ -34,33 +48,14 @@ if TYPE_CHECKING:
     from lostflops.store.run import Run
 
 
-FOUND: Final = "found"
-SUSPECTED: Final = "suspected"
-NOTHING: Final = "nothing"
-SMALL: Final = "too small"
-NOT_CHECKED: Final = "not checked"
-NAMED_BETTER: Final = "named better"
-_NEXT_RUN: Final = "lostflops run {} -- COMMAND"
-_LARGEST_LEFT: Final = 0.01
-"""A loss without a cause is named only if it takes at least this share of the time of all ranks."""
+_FAILED: Final = "the rule failed"
 _NEARLY_HALF: Final = 0.4
 """A more exact claim replaces another if it saves at least this part of the other's saving."""
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
-    """Outcome of one rule."""
-
-    cause: str
-    outcome: str
-    why: str = ""
-    record: str = ""
-    """Flags of `lostflops run` that record the missing data."""
-
-
-@dataclass(frozen=True, slots=True)
-class Diagnosis:
-    """Findings, each with the claim that it was made from: certain ones first, then by what their fix saves."""
+class ExaminedCase:
+    """Findings of a case, each with the claim that it was made from."""
 
     case: Case
     items: tuple[tuple[Finding, Priced], ...]
@@ -68,45 +63,45 @@ class Diagnosis:
     excess: int
     """Compute time that findings claim, in ns."""
 
-    @property
-    def findings(self) -> tuple[Finding, ...]:
-        return tuple(one for one, _ in self.items)
-
-    @property
-    def found(self) -> tuple[Finding, ...]:
-        return tuple(one for one in self.findings if not one.is_suspected)
-
-    @property
-    def suspected(self) -> tuple[Finding, ...]:
-        return tuple(one for one in self.findings if one.is_suspected)
-
-
-_kept: ContextVar[dict[int, tuple[Run, Diagnosis]] | None] = ContextVar("diagnoses", default=None)
-"""Diagnoses by the identity of the run, which is kept too, so that no other run can get its identity."""
-
-
-@contextmanager
-def diagnosed_once() -> Iterator[None]:
-    """Diagnose a run once for all answers inside the block that show findings, also those in a nested block."""
-    outer = _kept.get()
-    token = _kept.set({} if outer is None else outer)
-    try:
-        yield
-    finally:
-        _kept.reset(token)
-
 
 def diagnosis_of(run: Run, progress: Progress | None = None) -> Diagnosis:
-    """Diagnose a run in the same way for every verb that shows findings."""
-    kept = _kept.get()
-    if kept is None:
-        return diagnosis(Case(run, progress=progress))
-    if id(run) not in kept:
-        kept[id(run)] = run, diagnosis(Case(run, progress=progress))
-    return kept[id(run)][1]
+    """Diagnose a run in the same way for every verb that shows findings: once, and then read what the run stores."""
+    return run.keep("diagnosis", lambda: stored_diagnosis(run) or _diagnose_and_store(run, progress))
+
+
+def _diagnose_and_store(run: Run, progress: Progress | None) -> Diagnosis:
+    found = diagnosis(Case(run, progress=progress))
+    # A rule may fail for want of memory: the next diagnosis tries again.
+    is_complete = not any(one.why.startswith(_FAILED) for one in found.checked)
+    if is_complete and run.manifest.generation and not run.steps and run.address == str(run.path):
+        numbered = [(number, one, one.prediction) for number, one in enumerate(found.findings, 1)]
+        rows = [
+            (number, one.id, one.level, one.cause, one.what, one.fix, diagnosis_code(), one.lost_ns)
+            + ((None,) * 3 if gain is None else (gain.gain, gain.gain_low, gain.gain_high))
+            for number, one, gain in numbered
+        ]
+        columns = [list(values) for values in zip(*rows, strict=True)] or [[] for _ in FINDINGS.columns]
+        document = {"code": [diagnosis_code()], "document": [msgspec.json.encode(found).decode()]}
+        listed = dict(zip(FINDINGS.column_names(), columns, strict=True))
+        add_tables(run.path, data_digest(run.manifest), {FINDINGS: listed, DIAGNOSIS: document})
+    return found
 
 
 def diagnosis(case: Case, *, usd_per_hour: float | None = None, rules: Sequence[Rule] = RULES) -> Diagnosis:
+    found = examine(case, usd_per_hour=usd_per_hour, rules=rules)
+    return Diagnosis(
+        findings=tuple(one for one, _ in found.items),
+        whatifs=tuple(priced.stored for _, priced in found.items),
+        checked=found.checked,
+        job=describe_job(case.run.whole, case.total),
+        wall=case.wall,
+        lines=dict(case.total.lines),
+        excess=found.excess,
+        notes=tuple(_case_notes(case)),
+    )
+
+
+def examine(case: Case, *, usd_per_hour: float | None = None, rules: Sequence[Rule] = RULES) -> ExaminedCase:
     checked: list[Checked] = []
     offered: list[Priced] = []
     for rule in rules:
@@ -128,7 +123,7 @@ def diagnosis(case: Case, *, usd_per_hour: float | None = None, rules: Sequence[
     made = _with_own_ids([finding(case, one, part, usd_per_hour) for one, part in zip(offered, got, strict=True)])
     sure = [part for one, part in zip(made, got, strict=True) if not one.is_suspected]
     excess = sum(ns for part in sure for (_, line), ns in part.items() if line == "compute")
-    return Diagnosis(case, tuple(zip(made, offered, strict=True)), tuple(checked), excess)
+    return ExaminedCase(case, tuple(zip(made, offered, strict=True)), tuple(checked), excess)
 
 
 def _better_name(one: Priced, offered: Sequence[Priced]) -> str:
@@ -183,7 +178,7 @@ def _claims(case: Case, rule: Rule) -> tuple[list[Claim], Checked | None]:
         record = error.record if isinstance(error, NotChecked) else ""
         return [], Checked(rule.cause, NOT_CHECKED, str(error), record)
     except Exception as error:  # noqa: BLE001 - one rule that fails must not take all findings with it; it is shown
-        return [], Checked(rule.cause, NOT_CHECKED, f"the rule failed: {type(error).__name__}: {error}")
+        return [], Checked(rule.cause, NOT_CHECKED, f"{_FAILED}: {type(error).__name__}: {error}")
 
 
 def diagnose(
@@ -202,116 +197,16 @@ def diagnose(
         found = diagnosis_of(run, progress)
     else:
         found = diagnosis(Case(run, times, progress), usd_per_hour=usd_per_hour, rules=rules)
-    case = found.case
-    return Result(
-        name="diagnosis",
-        version=2,
-        title="Diagnosis",
-        verdict=" ".join(filter(None, (describe_job(run, case.total), in_short(found), describe_recording(run)))),
-        blocks=(Findings("findings", "Findings", found.findings, most),),
-        notes=(*_notes(found), *(store_predictions(run, found.items[:most]) if keep else ())),
-        more=(
-            _build_checked_table(found.checked),
-            Figure("lost_ns", lost_ns(found)),
-            Figure("wall_ns", case.wall),
-        ),
-    )
+    return as_result(run, found, most, keep=keep)
 
 
-def store_predictions(run: Run, items: Sequence[tuple[Finding, Priced]]) -> Iterator[str]:
-    """Store the what-ifs of findings as predictions of the run; yield a note if that fails."""
-    try:
-        for _, one in items:
-            if one.stored is not None:
-                predictions.keep(one.stored)
-    except OSError as error:
-        yield f"Predictions were not stored, so no later run can score them: {run.path}: {error.strerror}."
-
-
-def lost_ns(found: Diagnosis) -> int:
-    """Return all time that is not compute, and the part of compute that findings claim."""
-    case = found.case
-    return case.wall - case.total.lines["compute"] + found.excess
-
-
-def verdict(found: Diagnosis) -> str:
-    """Name the first finding and what its fix saves; if there is none, the first suspicion or the largest loss without
-    a cause."""
-    if found.found:
-        return " ".join(filter(None, (says(found.found[0]), _others(found))))
-    if found.suspected:
-        first = found.suspected[0]
-        more = f" To confirm, record: {_NEXT_RUN.format(first.record)}." if first.record else ""
-        return f"No cause is certain yet. {says(first)} {first.doubt}{more}"
-    return _nothing(found)
-
-
-def in_short(found: Diagnosis) -> str:
-    """Count the findings and say what fixing the first saves, if the findings themselves follow."""
-    unsure = f", {len(found.suspected)} suspected" if found.suspected else ""
-    if not found.found:
-        return f"No cause is certain yet{unsure}." if unsure else _nothing(found)
-    first = found.found[0]
-    which = "it" if len(found.found) == 1 else "the first"
-    if not first.costs_time:
-        return f"No cause of lost time found{unsure}; {pluralise(len(found.found), 'warning')} below."
-    return f"{pluralise(len(found.found), 'cause')} found{unsure}. Fixing {which} saves {first.saving}."
-
-
-def _nothing(found: Diagnosis) -> str:
-    if not found.case.wall:
-        return "No cause found. No steps were recorded in detail, so most causes could not be checked."
-    return f"No cause found that costs {SMALLEST:.0%} of the step or more. {_describe_largest_loss(found)}"
-
-
-def says(one: Finding) -> str:
-    """Return a finding in words, with what its fix saves: the same in every verb."""
-    if one.is_suspected:
-        return f"Suspected: {one.what}" + (f" Fixing it may save {one.saving}." if one.costs_time else "")
-    return f"{one.what} Fixing it saves {one.saving}." if one.costs_time else f"{one.what} It costs no time yet."
-
-
-def _others(found: Diagnosis) -> str:
-    more, unsure = len(found.found) - 1, len(found.suspected)
-    parts = ([f"{pluralise(more, 'other cause')} found"] if more else []) + ([f"{unsure} suspected"] if unsure else [])
-    return f"{', '.join(parts)}." if parts else ""
-
-
-def _describe_largest_loss(found: Diagnosis) -> str:
-    """Describe the largest loss that no finding explains."""
-    lost = {line: ns for line, ns in found.case.total.lines.items() if line != "compute"}
-    line = max(lost, key=lambda name: lost[name], default="")
-    share = lost.get(line, 0) / found.case.wall
-    if share < _LARGEST_LEFT:
-        return f"Compute takes {format_percent(found.case.total.share('compute'))} of the time."
-    return f"The largest loss without a cause is {line}: {format_percent(share)} of the time of all ranks."
-
-
-def _notes(found: Diagnosis) -> Iterator[str]:
-    if found.case.run.steps:
-        yield describe_chosen_steps(found.case.run)
-    if note := inferred_steps(found.case.run):
+def _case_notes(case: Case) -> Iterator[str]:
+    if case.run.steps:
+        yield describe_chosen_steps(case.run)
+    if note := inferred_steps(case.run):
         yield note
-    if found.case.why_unpriced:
-        yield f"Savings are upper limits, because the run cannot be replayed: {found.case.why_unpriced}"
-    if len(found.items) > 1:
-        yield "Each saving is for that fix alone; savings do not add up."
-    yield from not_checked(found)
-
-
-def not_checked(found: Diagnosis) -> Iterator[str]:
-    """Yield the causes that the run has no data for, grouped by what would record it."""
-    by_flags: dict[str, list[str]] = {}
-    for one in found.checked:
-        if one.outcome == NOT_CHECKED:
-            by_flags.setdefault(f"needs `lostflops run {one.record}`" if one.record else one.why, []).append(one.cause)
-    for why, causes in sorted(by_flags.items(), reverse=True):
-        yield f"Not checked ({why.removesuffix('.')}): {', '.join(causes)}."
-
-
-def _build_checked_table(rows: Sequence[Checked]) -> Table:
-    fields = (Field("cause"), Field("outcome"), Field("why"), Field("record"))
-    return Table("checked", "Checked", fields, tuple((one.cause, one.outcome, one.why, one.record) for one in rows))
+    if case.why_unpriced:
+        yield f"Savings are upper limits, because the run cannot be replayed: {case.why_unpriced}"
 
 
 def share_out_time(claims: Sequence[Claim], ledger: Mapping[int, Mapping[str, int]]) -> list[dict[Place, int]]:

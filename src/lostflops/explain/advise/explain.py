@@ -8,7 +8,8 @@ from lostflops.core.errors import UsageError
 from lostflops.core.results import Block, Field, Findings, Result, Table
 from lostflops.core.units import pluralise
 from lostflops.explain.advise.case import Case
-from lostflops.explain.advise.diagnose import diagnosis, diagnosis_of, store_predictions
+from lostflops.explain.advise.diagnose import examine
+from lostflops.explain.advise.diagnosis import store_predictions
 from lostflops.explain.advise.rules import RULES
 from lostflops.predict.whatif.answer import answer, parse_change
 from lostflops.predict.whatif.whatif import tabulate_answer
@@ -36,11 +37,8 @@ def explain(
     rules: Sequence[Rule] = RULES,
 ) -> Result:
     """Explain finding `number` of the diagnosis, counted from 1."""
-    if times is None and usd_per_hour is None and rules is RULES:
-        found = diagnosis_of(run, progress)
-    else:
-        found = diagnosis(Case(run, times, progress), usd_per_hour=usd_per_hour, rules=rules)
-    case = found.case
+    case = Case(run, times, progress)
+    found = examine(case, usd_per_hour=usd_per_hour, rules=rules)
     if not 1 <= number <= len(found.items):
         there = f"the run has {pluralise(len(found.items), 'finding')}" if found.items else "nothing was found"
         raise UsageError(f"no finding {number}: {there}. lostflops diagnose {run.address} lists them")
@@ -59,7 +57,7 @@ def explain(
             *_build_whatif_blocks(case, one),
         ),
         more=() if events.rows else (events,),
-        notes=tuple(store_predictions(run, found.items[number - 1 : number])),
+        notes=tuple(store_predictions(run, [one.stored])),
     )
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from lostflops.core.results import Finding, Prediction
 from lostflops.core.units import format_interval, format_percent, format_share
+from lostflops.explain.advise.diagnosis import SMALLEST
 from lostflops.predict.whatif.interval import BETWEEN_RUNS_ON_HOSTS
 
 if TYPE_CHECKING:
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from lostflops.explain.advise.price import Price
     from lostflops.predict.whatif.predictions import StoredPrediction
 
-SMALLEST: Final = 0.03
-"""A fix is reported only if it saves at least this part of the step."""
 SURE: Final = 0.5
 """A claim with a lower confidence than this is only suspected."""
 MORE_STEPS: Final = "--steps 8:20"

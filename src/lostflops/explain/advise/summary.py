@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Final
 
 from lostflops.account.ledger.few_steps import is_large
 from lostflops.account.pace.headline import describe_recording
-from lostflops.core.results import Figure, Finding, Findings, Pair, Pairs, Result
-from lostflops.explain.advise.diagnose import SMALL, Diagnosis, diagnosis_of, says, verdict
+from lostflops.core.results import Figure, Finding, Findings, Pair, Pairs, Prediction, Result
+from lostflops.core.units import format_percent, pluralise
+from lostflops.explain.advise.diagnosis import SMALL, Diagnosis, says, stored_diagnosis, verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from lostflops.store.run import Run
 
@@ -20,7 +21,9 @@ FIRST: Final = 3
 _OF_RANKS: Final = ("straggler", "work_imbalance")
 _OF_PIPELINES: Final = ("stage_imbalance", "few_microbatches", "straggler", "work_imbalance")
 _SMALL: Final = "Fixing that saves less than 3% of the step."
+MOST_WORDS: Final = 15
 _CLAUSE: Final = re.compile(r"(?<=[.:]) |, and ")
+NOT_IN_DETAIL: Final = "No steps were recorded in detail."
 LARGE: Final = "This run is large: causes are only checked by lostflops diagnose."
 
 
@@ -28,7 +31,7 @@ def report_with_findings(answer: Result, run: Run, *, shown: bool = True) -> Res
     """Add the first findings to a report. If they are not `shown`, or nothing was found, the verdict says so."""
 
     def sentence(found: Diagnosis) -> str:
-        is_complete = shown if found.findings else not found.case.wall
+        is_complete = shown if found.findings else not found.wall
         cause = "" if is_complete else verdict(found)
         return " ".join(filter(None, (answer.verdict, cause, describe_recording(run))))
 
@@ -74,6 +77,33 @@ def card(report: Result) -> Result:
     return replace(report, blocks=blocks, notes=())
 
 
+def headline(findings: Sequence[Finding], compute: float | None) -> str:
+    """Return the verdict in at most `MOST_WORDS` words: the first cause that costs time and what its fix saves, else
+    the share of compute, if known.
+
+    >>> headline((), 0.54)
+    'No cause of lost time was found; compute takes 54% of the time.'
+    """
+    first = next((one for one in findings if one.costs_time), None)
+    if first is None or first.prediction is None:
+        where = NOT_IN_DETAIL if compute is None else f"Compute takes {format_percent(compute)} of the time."
+        return f"No cause of lost time was found; {where[0].lower()}{where[1:]}"
+    saves = f"fixing it {_saves(first.prediction, 'may save' if first.is_suspected else 'saves')}."
+    clause = _CLAUSE.split(first.what)[0].rstrip(".:")
+    if len(f"{clause} {saves}".split()) > MOST_WORDS:
+        where = f" on {pluralise(len(first.ranks), 'rank')}" if first.ranks else ""
+        clause = f"{first.cause.replace('_', ' ').capitalize()}{where}"
+    return f"{clause}: {saves}"
+
+
+def _saves(expected: Prediction, verb: str) -> str:
+    if expected.is_bound:
+        return f"{verb} at most {format_percent(expected.gain)}"
+    if expected.may_be_zero:
+        return f"saves up to {format_percent(expected.gain_high)}, may be zero"
+    return f"{verb} {format_percent(expected.gain)}"
+
+
 def _headline(one: Finding) -> str:
     """Return a finding in a line or two: its first clause, and what its fix saves.
 
@@ -88,9 +118,14 @@ def _headline(one: Finding) -> str:
 
 def _with_findings(answer: Result, run: Run, sentence: Callable[[Diagnosis], str], *, shown: bool) -> Result:
     """Add all findings to the JSON, and if `shown` the first few, in short, to what people see."""
-    if is_large(run):
-        return replace(answer, notes=(*answer.notes, LARGE), more=(*answer.more, Figure("findings", None)))
-    found = diagnosis_of(run)
+    found = stored_diagnosis(run)
+    if found is None:
+        if is_large(run):
+            return replace(answer, notes=(*answer.notes, LARGE), more=(*answer.more, Figure("findings", None)))
+        # Here: all rules take as long to load as the rest of a report takes.
+        from lostflops.explain.advise.diagnose import diagnosis_of  # noqa: PLC0415
+
+        found = diagnosis_of(run)
     block = Findings("findings", "What to do", found.findings, FIRST, is_brief=True)
     is_shown = shown and bool(found.findings)
     return replace(

@@ -19,6 +19,7 @@ from lostflops.explain.analyze.pipeline import pipeline
 from lostflops.explain.analyze.quality import quality
 from lostflops.explain.analyze.ranks import ranks
 from lostflops.explain.analyze.report import report
+from lostflops.explain.analyze.selection import selection
 from lostflops.explain.analyze.steps import steps
 from lostflops.explain.analyze.timeline import timeline
 
@@ -31,6 +32,7 @@ ANALYSES: tuple[Callable[["Run"], Result], ...] = (
     report,
     steps,
     timeline,
+    selection,
     kernels,
     memory,
     comm,

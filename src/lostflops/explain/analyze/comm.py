@@ -17,7 +17,8 @@ from lostflops.account.align.transfer_times import transfers
 from lostflops.account.blame.judgement import within
 from lostflops.account.facts.bandwidth import bus_factor
 from lostflops.account.facts.devices import find_device
-from lostflops.account.ledger.accounts import Overlap, RankLedger, ledgers
+from lostflops.account.ledger.accounts import Overlap, RankLedger
+from lostflops.account.ledger.answers import ledgers
 from lostflops.account.ledger.by_rank import Progress
 from lostflops.account.ledger.call_sizes import SIZE
 from lostflops.account.ledger.lines import WAIT_LINES

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final
 
 from lostflops.account.facts.kernel_classes import CLASSES
 from lostflops.account.facts.kernel_names import short, short_apart
+from lostflops.account.ledger.answers import kernel_totals
 from lostflops.account.ledger.by_rank import Progress
 from lostflops.account.ledger.kernel_sums import KernelSum, KernelSums
-from lostflops.account.ledger.kernel_totals import kernel_totals
 from lostflops.account.ledger.roofline import OpRoofline
 from lostflops.account.ledger.scope import scope
 from lostflops.account.ledger.windows import WindowKind

@@ -18,7 +18,7 @@ from lostflops.account.align.mesh import Mesh, recognise
 from lostflops.account.blame.arrivals import by_step
 from lostflops.account.blame.comparison import OWN_LINES, Comparison, Floats, usual
 from lostflops.account.blame.judgement import choose_ranks, compare_ranks
-from lostflops.account.ledger.accounts import ledgers
+from lostflops.account.ledger.answers import ledgers
 from lostflops.account.ledger.by_rank import Progress
 from lostflops.account.ledger.phases import PHASES
 from lostflops.account.ledger.scope import scope

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from lostflops.account.ledger.accounts import ledgers
+from lostflops.account.ledger.answers import ledgers
 from lostflops.account.ledger.by_rank import Progress
 from lostflops.account.ledger.scope import scope
 from lostflops.account.ledger.together import COMPUTE, COPY

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from lostflops.account.align.answers import clock_notes, clock_of
-from lostflops.account.ledger.accounts import ledgers
+from lostflops.account.ledger.answers import total_of
 from lostflops.account.ledger.breakdowns import layers, module_table, sampled_in, where
 from lostflops.account.ledger.by_rank import Progress
 from lostflops.account.ledger.lines import BUSY_LINES, COMM_LINES, DEFINITIONS, GROUPS, LINES, compute_group_shares
@@ -51,7 +51,7 @@ def report(
     progress: Progress | None = None,
 ) -> Result:
     asked = scope(run, window, ranks, steps)
-    total = RunLedger.of(ledgers(run, asked, progress))
+    total = total_of(run, asked, progress)
     said = said or Claims()
     fall = waterfall(run, asked, total, said)
     accelerated = _count_accelerated_ranks(run, total.on_thread)

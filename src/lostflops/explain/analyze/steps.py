@@ -12,12 +12,12 @@ from dataclasses import replace
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
-from lostflops.account.ledger.accounts import ledgers
+from lostflops.account.ledger.answers import ledgers
 from lostflops.account.ledger.by_rank import Progress
 from lostflops.account.ledger.lines import GROUPS, LINES, compute_group_shares
 from lostflops.account.ledger.scope import scope
 from lostflops.account.ledger.windows import WindowKind, inferred_steps
-from lostflops.account.pace.strip import SLOW, Timed, largest, strip, timed_strip
+from lostflops.account.pace.strip import SLOW, Timed, history_strip, largest, list_windows, strip, timed_strip
 from lostflops.account.pace.timed_steps import TimedSteps
 from lostflops.core.results import Field, Pair, Pairs, Plot, Result, Table, Value
 from lostflops.core.units import format_ns, pluralise
@@ -44,13 +44,19 @@ def steps(
         if profiled
         else Result("steps", "Steps", "", more=_empty())
     )
-    return _add_step_plot(told.steps(found, steps), timed_strip(run, told.pace, ranks, steps))
+    result = told.steps(found, steps)
+    result = replace(result, more=(*result.more, list_windows(run, ranks)))
+    shown = timed_strip(run, told.pace, ranks, steps)
+    if steps or len(told.paces) == 1:
+        return _add_step_plot(result, shown)
+    return _add_step_plot(result, history_strip(run, told.paces, ranks), shown)
 
 
-def _add_step_plot(result: Result, plot: Plot) -> Result:
-    """Return the result with a plot of its steps, in place of one that it has; a single step needs none."""
-    blocks = tuple(block for block in result.blocks if block.name != plot.name)
-    more = tuple(block for block in result.more if block.name != plot.name)
+def _add_step_plot(result: Result, plot: Plot, *only_json: Plot) -> Result:
+    """Return the result with a plot of its steps, in place of one that it has; a single step needs none on screens."""
+    drawn = {plot.name, *(one.name for one in only_json)}
+    blocks = tuple(block for block in result.blocks if block.name not in drawn)
+    more = (*(block for block in result.more if block.name not in drawn), *only_json)
     if sum(len(series.points) for series in plot.series if series.drawn == "marks") < 2:
         return replace(result, blocks=blocks, more=(*more, plot))
     return replace(result, blocks=(plot, *blocks), more=more)

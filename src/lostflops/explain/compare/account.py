@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -19,10 +19,30 @@ from lostflops.account.ledger.windows import WindowKind, window
 if TYPE_CHECKING:
     from lostflops.store.run import Run
 
-_COLLECTIVES = """
-    select coalesce(op, 'unknown') || coalesce(' of ' || group_size || ' ranks', ''), count(*), sum(c.stop - c.start),
-           coalesce(sum(greatest(bytes_in, bytes_out)), 0)
-    from collectives c join steps using (rank, step) group by 1"""
+COLLECTIVES: Final = """
+    select coalesce(op, 'unknown'), group_size, greatest(bytes_in, bytes_out) as size, count(*), sum(c.stop - c.start)
+    from collectives c {joined} group by all order by all"""
+_IN_STEPS: Final = "join steps using (rank, step)"
+Key = TypeVar("Key")
+
+
+class CollectiveKind(NamedTuple):
+    """Collectives of one operation, group size and message size."""
+
+    op: str
+    ranks: int | None
+    """Size of the group; None if unknown, as for the bytes."""
+    size: int | None
+    """Bytes of a call: the larger one of input and output."""
+
+    @property
+    def name(self) -> str:
+        """Return the name of collectives of this operation and group size, whatever their size.
+
+        >>> CollectiveKind("all_reduce", 8, 4096).name
+        'all_reduce of 8 ranks'
+        """
+        return self.op if self.ranks is None else f"{self.op} of {self.ranks} ranks"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +68,20 @@ class Account:
     """Time by line of the ledger, in ns; lines sum to the step."""
     kernels: Mapping[str, LineUse]
     """Use by kernel, or by op on ranks without a device; kernels that run at the same time count each."""
-    collectives: Mapping[str, LineUse]
+    kinds: Mapping[CollectiveKind, LineUse]
+    """Use by kind of collective."""
 
     @property
     def step_ns(self) -> float:
         return sum(self.lines.values())
+
+    @property
+    def collectives(self) -> Mapping[str, LineUse]:
+        """Return the use by operation and group size."""
+        total = defaultdict[str, LineUse](LineUse)
+        for kind, use in self.kinds.items():
+            total[kind.name] += use
+        return total
 
 
 def account(run: Run) -> Account | None:
@@ -68,12 +97,20 @@ def account(run: Run) -> Account | None:
         steps += len(chosen.number)
     if not steps or not lines.any():
         return None
-    met = {name: LineUse(calls, float(ns), float(size)) for name, calls, ns, size in run.rows(_COLLECTIVES)}
+    met = collective_uses(run.rows(COLLECTIVES.format(joined=_IN_STEPS)))
     return Account(
         dict(zip(LINES, (lines / steps).tolist(), strict=True)),
         {name: use.over(steps) for name, use in kernels.items()},
-        {name: use.over(steps) for name, use in met.items()},
+        {kind: use.over(steps) for kind, use in met.items()},
     )
+
+
+def collective_uses(rows: Iterable[Sequence[Any]]) -> dict[CollectiveKind, LineUse]:
+    """Return the use by kind of collective, from the rows of `COLLECTIVES`."""
+    return {
+        CollectiveKind(op, ranks, size): LineUse(calls, float(ns), float(calls * (size or 0)))
+        for op, ranks, size, calls, ns in rows
+    }
 
 
 def average_accounts(accounts: Sequence[Account]) -> Account:
@@ -82,12 +119,12 @@ def average_accounts(accounts: Sequence[Account]) -> Account:
     return Account(
         {line: sum(one.lines[line] for one in accounts) / count for line in LINES},
         _uses([one.kernels for one in accounts]),
-        _uses([one.collectives for one in accounts]),
+        _uses([one.kinds for one in accounts]),
     )
 
 
-def _uses(sides: Sequence[Mapping[str, LineUse]]) -> dict[str, LineUse]:
-    total = defaultdict[str, LineUse](LineUse)
+def _uses(sides: Sequence[Mapping[Key, LineUse]]) -> dict[Key, LineUse]:
+    total = defaultdict[Key, LineUse](LineUse)
     for one in sides:
         for name, use in one.items():
             total[name] += use

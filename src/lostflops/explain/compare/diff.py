@@ -15,6 +15,7 @@ from lostflops.core.units import format_share
 from lostflops.explain.compare import comparable, where
 from lostflops.explain.compare.change import MARGIN, MEAN, TYPICAL, Verdict, verdict
 from lostflops.explain.compare.sides import RunPair
+from lostflops.explain.compare.step_plot import plot_steps
 from lostflops.explain.compare.wording import (
     advice,
     estimate_runs_for_pair,
@@ -30,14 +31,14 @@ from lostflops.store.places import as_typed
 _WORDS: Final = {Verdict.FASTER: "faster", Verdict.SLOWER: "slower"}
 
 
-def diff(pair: RunPair, margin: float = MARGIN) -> Result:
+def diff(pair: RunPair, margin: float = MARGIN, most_kernels: int = where.MOST_KERNELS) -> Result:
     found = verdict(pair.typical, pair.average, margin)
     sentences = list(_sentences(pair, found, margin))
     accounts = pair.accounts()
     blocks: list[Block] = [figures(pair)]
     told, jobs = [*notes(pair), *long_steps(pair, margin, found is Verdict.SAME)], comparable.differing(pair.comparison)
     if accounts is not None:
-        blocks += [where.lines(*accounts), where.kernels(*accounts)]
+        blocks += [where.lines(*accounts), where.kernels(*accounts, most_kernels)]
         blocks += [where.collectives(*accounts)] if accounts[0].collectives or accounts[1].collectives else []
         profiled = accounts[1].step_ns / accounts[0].step_ns - 1
         apart = profiled_apart(pair, profiled)
@@ -57,6 +58,8 @@ def diff(pair: RunPair, margin: float = MARGIN) -> Result:
         notes=tuple(told),
         more=(
             *([] if jobs.rows else [jobs]),
+            *([where.collective_sizes(*accounts)] if accounts is not None else []),
+            plot_steps(pair),
             comparable.same(pair.comparison),
             Figure("answer", str(found)),
             *needs(pair, _sought(pair, margin)),

@@ -25,9 +25,10 @@ from lostflops.core.errors import UsageError
 from lostflops.core.results import Block, Figure, Result, Table
 from lostflops.core.units import format_share
 from lostflops.explain.compare import comparable, where
-from lostflops.explain.compare.account import Account, LineUse, average_accounts
+from lostflops.explain.compare.account import COLLECTIVES, Account, LineUse, average_accounts, collective_uses
 from lostflops.explain.compare.change import Verdict
 from lostflops.explain.compare.comparable import JobComparison
+from lostflops.explain.compare.sides import OpenRun
 from lostflops.store.run import Run
 
 _SECOND: Final = 1_000_000_000
@@ -36,19 +37,15 @@ _MEANT: Final = (
     "or slower work."
 )
 _ADVICE: Final = "To know which is faster, mark steps: an NVTX range such as `step 12` around each, or profiler.step()."
-_COLLECTIVES: Final = """
-    select coalesce(op, 'unknown') || coalesce(' of ' || group_size || ' ranks', ''), count(*), sum(stop - start),
-           coalesce(sum(greatest(bytes_in, bytes_out)), 0)
-    from collectives group by 1"""
 
 
-def mark_no_steps(paths: Sequence[Path]) -> bool:
+def mark_no_steps(paths: Sequence[Path], open_run: OpenRun = Run.open) -> bool:
     """Return whether all runs have a timeline and no run has a step, traced or timed, that can be compared with
     others."""
     counts = []
     inferred = ", ".join(f"'{what}'" for what in UNCOUNTED)
     for path in paths:
-        with Run.open(path) as run:
+        with open_run(path) as run:
             counts += run.rows(
                 "select (select count(*) from timings) + (select count(*) from steps where rank not in "
                 f"(select rank from stats where what in ({inferred}))), (select sum(events) from ranks)"
@@ -56,9 +53,16 @@ def mark_no_steps(paths: Sequence[Path]) -> bool:
     return all(not steps and events for steps, events in counts)
 
 
-def diff(before: Sequence[Path], after: Sequence[Path], *, anyway: bool = False) -> Result:
+def diff(
+    before: Sequence[Path],
+    after: Sequence[Path],
+    *,
+    anyway: bool = False,
+    most_kernels: int = where.MOST_KERNELS,
+    open_run: OpenRun = Run.open,
+) -> Result:
     """Compare recordings; raise UsageError if the jobs are different, as the comparison of steps does."""
-    sides = [[_read(path) for path in side] for side in (before, after)]
+    sides = [[_read(path, open_run) for path in side] for side in (before, after)]
     comparison = comparable.compare(*([told for told, _ in side] for side in sides))
     if comparison.refused and not anyway:
         told = "; ".join(map(str, comparison.refused))
@@ -69,9 +73,10 @@ def diff(before: Sequence[Path], after: Sequence[Path], *, anyway: bool = False)
         version=2,
         title="B compared with A",
         verdict=_verdict(accounts[0], accounts[1]),
-        blocks=tuple(_blocks(accounts[0], accounts[1], comparison)),
+        blocks=tuple(_blocks(accounts[0], accounts[1], comparison, most_kernels)),
         notes=(_MEANT, _ADVICE),
         more=(
+            where.collective_sizes(accounts[0], accounts[1]),
             comparable.same(comparison),
             Figure("answer", str(Verdict.INCONCLUSIVE)),
             Figure("before", tuple(map(str, before))),
@@ -81,8 +86,8 @@ def diff(before: Sequence[Path], after: Sequence[Path], *, anyway: bool = False)
     )
 
 
-def _read(path: Path) -> tuple[comparable.JobFacts, Account]:
-    with Run.open(path) as run:
+def _read(path: Path, open_run: OpenRun) -> tuple[comparable.JobFacts, Account]:
+    with open_run(path) as run:
         return comparable.facts(run, None, None), per_second(run)
 
 
@@ -98,11 +103,11 @@ def per_second(run: Run) -> Account:
     seconds = float(lines.sum()) / _SECOND
     if not seconds:
         raise UsageError(f"{run.address} has no recorded time to compare")
-    met = {name: LineUse(calls, float(ns), float(size)) for name, calls, ns, size in run.rows(_COLLECTIVES)}
+    met = collective_uses(run.rows(COLLECTIVES.format(joined="")))
     return Account(
         dict(zip(LINES, (lines / seconds).tolist(), strict=True)),
         {name: use.over(seconds) for name, use in kernels.items()},
-        {name: use.over(seconds) for name, use in met.items()},
+        {kind: use.over(seconds) for kind, use in met.items()},
     )
 
 
@@ -120,14 +125,15 @@ def _verdict(before: Account, after: Account) -> str:
     )
 
 
-def _blocks(before: Account, after: Account, comparison: JobComparison) -> list[Block]:
+def _blocks(before: Account, after: Account, comparison: JobComparison, most_kernels: int) -> list[Block]:
     made = where.lines(before, after)
     *held, whole = made.rows
-    rows = (*held, ("recorded second", *whole[1:]))
-    fields = (*made.fields[:-1], replace(made.fields[-1], label="of A's time"))
+    # All recorded seconds are equally long, so there is no difference to have shares of.
+    rows = tuple(row[:-1] for row in (*held, ("recorded second", *whole[1:])))
+    fields = tuple(replace(one, label="of A's time") if one.name == "share" else one for one in made.fields[:-1])
     blocks: list[Block] = [
         replace(made, title="Where the time goes, per second of recording", fields=fields, rows=rows),
-        where.kernels(before, after),
+        where.kernels(before, after, most_kernels),
     ]
     blocks += [where.collectives(before, after)] if before.collectives or after.collectives else []
     jobs: Table = comparable.differing(comparison)

@@ -23,6 +23,8 @@ from lostflops.store.run import Run
 if TYPE_CHECKING:
     from lostflops.account.ledger.by_rank import Progress
 
+OpenRun = Callable[[Path], Run]
+"""Opens a run, which is closed once it was read."""
 _FEWEST: Final = 2
 """If a run has fewer settled steps than this, its trace is used."""
 
@@ -78,13 +80,14 @@ def read_pair(
     anyway: bool = False,
     accounted: bool = False,
     progress: Progress | None = None,
+    open_run: OpenRun = Run.open,
 ) -> RunPair:
     """Read and compare the runs of two sides; raise UsageError if they cannot be compared."""
     paths = [*before, *after]
     is_timed = True
-    runs = _measure_runs(paths, read_timed_steps, accounted, progress)
+    runs = _measure_runs(paths, read_timed_steps, accounted, progress, open_run)
     if any(run.steps.times.size < _FEWEST for run in runs):
-        traced = _measure_runs(paths, read_profiled_steps, accounted, progress)
+        traced = _measure_runs(paths, read_profiled_steps, accounted, progress, open_run)
         if all(run.steps.times.size for run in traced) or not any(run.steps.times.size for run in runs):
             is_timed, runs = False, traced
     _check_comparable(runs)
@@ -122,13 +125,17 @@ def _middles(sides: Sequence[Sequence[Location]]) -> tuple[float, float]:
 
 
 def _measure_runs(
-    paths: Sequence[Path], series: Callable[[Run], StepTimes], accounted: bool, progress: Progress | None
+    paths: Sequence[Path],
+    series: Callable[[Run], StepTimes],
+    accounted: bool,
+    progress: Progress | None,
+    open_run: OpenRun,
 ) -> list[MeasuredSide]:
     found = []
     for done, path in enumerate(paths):
         if progress is not None:
             progress(done, len(paths))
-        with Run.open(path) as run:
+        with open_run(path) as run:
             steps = series(run)
             told = facts(run, steps.samples, steps.tokens)
             made = account(run) if accounted else None

@@ -23,6 +23,15 @@ def format_signed_percent(part: float) -> str:
     return f"{100 * part:+.1f}%" if part else "0.0%"
 
 
+def format_signed_ns(ns: int) -> str:
+    """Format a difference of times, with its sign.
+
+    >>> format_signed_ns(2_500_000), format_signed_ns(-1_000)
+    ('+2.50 ms', '-1.00 us')
+    """
+    return f"{'+' if ns > 0 else ''}{format_ns(ns)}"
+
+
 def interval(found: RelativeChange, confidence: float = TYPICAL) -> str:
     """Describe the interval of a change.
 

@@ -17,7 +17,7 @@ from lostflops.core.errors import BrokenSource
 # The objects decoded from one block should stay in the cache; smaller blocks cost more calls than they save.
 BLOCK = 2 << 20
 _DAMAGED = cast("type[Exception]", isal_zlib.error)
-_GZIP_MAGIC = b"\x1f\x8b"
+GZIP_MAGIC = b"\x1f\x8b"
 _GZIP_WINDOW_BITS = 31
 # Kineto JSON compresses 8 to 30 times; deflate itself reaches 1,032.
 _MOST_EXPANSION = 100
@@ -63,7 +63,7 @@ class ByteStream:
             ) from None
         with file:
             first = self._read(file)
-            if first[:2] == _GZIP_MAGIC:
+            if first[:2] == GZIP_MAGIC:
                 yield from self._inflate(file, first)
             else:
                 while first:
@@ -105,9 +105,9 @@ class ByteStream:
                 yield block
             if inflater.eof:
                 raw = inflater.unused_data or self._read(file)
-                while len(raw) < len(_GZIP_MAGIC) and (more := self._read(file)):
+                while len(raw) < len(GZIP_MAGIC) and (more := self._read(file)):
                     raw += more
-                if not raw.startswith(_GZIP_MAGIC):
+                if not raw.startswith(GZIP_MAGIC):
                     if raw.strip(b"\0"):
                         self.problem = "there is other data after the gzip data"
                     return

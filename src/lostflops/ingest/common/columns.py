@@ -58,9 +58,8 @@ def integers(values: list[Any]) -> npt.NDArray[np.int64]:
         return whole_numbers(values)
 
 
-def small_integers(values: list[Any]) -> npt.NDArray[np.int32]:
-    """Convert values to integers of 32 bits; values that do not fit become null."""
-    wide = integers(values)
+def small_integers(wide: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
+    """Convert to integers of 32 bits; values that do not fit become null."""
     return np.where((wide > NULL32) & (wide < -NULL32), wide, NULL32).astype(np.int32)
 
 

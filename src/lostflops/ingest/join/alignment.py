@@ -18,7 +18,7 @@ Files = dict[str, list[DataFile]]
 
 def align_ranks(run: RunWriter, files: Files, sources: Sequence[Source]) -> None:
     """Write tables `clocks` and `arrivals` again; `files` is changed to name them."""
-    hosts = {int(str(row["rank"])): _text(row["host"]) for row in rank_rows(list(sources))}
+    hosts = hosts_of(sources)
     found = _align_collectives(run, files, hosts)
     writer = ParquetWriter()
 
@@ -34,6 +34,11 @@ def align_ranks(run: RunWriter, files: Files, sources: Sequence[Source]) -> None
         ]
     finally:
         writer.close()
+
+
+def hosts_of(sources: Sequence[Source]) -> dict[int, str | None]:
+    """Return the host of each rank, None if it is not known."""
+    return {int(str(row["rank"])): _text(row["host"]) for row in rank_rows(list(sources))}
 
 
 def _align_collectives(run: RunWriter, files: Files, hosts: dict[int, str | None]) -> Aligned:

@@ -1,44 +1,26 @@
 """Longest paths through a network of tasks.
 
-Large networks are compiled if numba is installed (`pip install lostflops[fast]`); otherwise plain Python is used. Both
-work on integers in the same way and give the same result.
+For many tasks the loop over all of them is compiled if numba is installed (`pip install lostflops[fast]`). Otherwise
+plain Python runs a smaller network of knots, and the loop over all tasks only where that does not suffice. All work on
+integers and give the same result.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-Ns = npt.NDArray[np.int64]
-Index = npt.NDArray[np.int32]
-Flags = npt.NDArray[np.bool_]
+from lostflops.predict.graph.knots import find_paths
+from lostflops.predict.graph.network import Index, Ns, PathNetwork
 
-WORTH_LOADING: Final = 20_000
-"""Number of tasks up to which plain Python finishes before numba is loaded."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PathNetwork:
-    """Tasks in the order of lanes, with meetings, and with edges as in `graph.tasks.Edges`."""
-
-    origin: Ns
-    duration: Ns
-    gap: Ns
-    follows: Flags
-    """Whether the task before is on the same lane."""
-    meeting: Index
-    transfer: Ns
-    turn: Index
-    """Meeting that has the same link next."""
-    src: Index
-    dst: Index
-    delay: Ns
-    after_start: Flags
+WORTH_LOADING: Final = 1_000_000
+"""Tasks that a process replays before it loads numba, which takes 0.4 s, and 2 s more to compile the first time. Plain
+Python replays as many tasks in 0.3 to 0.7 s: a diagnosis of a small run ends before, a search over many changes does
+not."""
 
 
 class LongestPaths(NamedTuple):
@@ -51,10 +33,26 @@ class LongestPaths(NamedTuple):
     """Tasks that never start, because they wait for each other."""
 
 
+class _Replay:
+    tasks = 0
+    """Tasks that this process has replayed, or is about to."""
+
+
+def expect_replays(tasks: int) -> None:
+    """Announce replays of this many tasks, so that numba is loaded before them if that is worth it."""
+    _Replay.tasks += tasks
+
+
 def longest(network: PathNetwork, *, compiled: bool | None = None) -> LongestPaths:
-    """Compute when each task starts and stops. `compiled` chooses between numba and plain Python; None chooses the
-    faster one."""
+    """Compute when each task starts and stops. `compiled` chooses between numba and plain Python; None chooses numba
+    once the process has replayed `WORTH_LOADING` tasks."""
     n, m = network.origin.size, network.transfer.size
+    _Replay.tasks += n
+    is_worth = compiled is None and _Replay.tasks > WORTH_LOADING
+    run = _compile_work_off() if compiled or is_worth else None
+    assert run is not None or not compiled, "numba is not installed"
+    if run is None and (found := find_paths(network)) is not None:
+        return LongestPaths(*found, np.empty(0, np.int64))
     start = network.origin.copy()
     stop = np.zeros(n, np.int64)
     met = np.zeros(m, np.int64)
@@ -82,9 +80,7 @@ def longest(network: PathNetwork, *, compiled: bool | None = None) -> LongestPat
         members,
         opens,
     )
-    run = _compile_work_off() if compiled or (compiled is None and n > WORTH_LOADING) else None
     if run is None:
-        assert not compiled, "numba is not installed"
         lists = [array.tolist() for array in arrays]
         done = np.array(work_off(*lists), np.int64)
         start[:], stop[:], met[:] = lists[0], lists[1], lists[2]

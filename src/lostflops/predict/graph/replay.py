@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from lostflops.core.errors import UsageError
-from lostflops.predict.graph.longest import PathNetwork, longest
+from lostflops.predict.graph.longest import longest
+from lostflops.predict.graph.network import PathNetwork
 from lostflops.predict.graph.tasks import DEVICE_KINDS, NONE, Ns, TaskGraph
 from lostflops.store.row_groups import group_rows
 

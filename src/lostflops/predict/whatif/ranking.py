@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from lostflops.core.errors import NotApplicable, UnknownCost, UsageError
 from lostflops.core.results import Field, Result, Table, Value
 from lostflops.core.units import format_interval, format_ns, format_percent, format_share, pluralise
+from lostflops.predict.graph.longest import expect_replays
 from lostflops.predict.whatif.answer import WhatIfAnswer, answer, edit
 from lostflops.predict.whatif.changes import CHANGES
 from lostflops.predict.whatif.peak_memory import predict_memory
@@ -94,6 +95,7 @@ def ranking(
     and the change to ask for next, if any. Nothing is stored as a prediction, because the user has not decided on any
     change yet."""
     asked = [(change, value) for change in known for value in change.tried]
+    expect_replays(len(start.schedule.graph.tasks) * len(asked))
     found: list[_Tried] = []
     refused: list[tuple[str, str, str]] = []
     for done, (change, value) in enumerate(asked):

@@ -10,10 +10,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from lostflops.account.ledger.few_steps import is_large
+from lostflops.account.ledger.few_steps import events_replayed
 from lostflops.core.pictures import Knob, Knobs, Setting
 from lostflops.core.results import Field, Result, Table
 from lostflops.core.units import format_ns, format_share, pluralise
+from lostflops.predict.graph.longest import expect_replays
 from lostflops.predict.whatif.baseline import Baseline, baseline
 from lostflops.predict.whatif.changes import CHANGES
 from lostflops.predict.whatif.whatif import describe_gain, notes_of_run
@@ -31,6 +32,8 @@ LARGE: Final = (
 )
 AFFORDED: Final = 6_000_000
 """At most this many tasks are replayed for a page, all positions together: some ten seconds."""
+MOST_REPLAYED: Final = 350_000
+"""Events of a run above which not even one position of each knob is afforded."""
 _OTHER_JOBS: Final = ("world_size",)
 """Changes that make another job: each rank does the same work, so fewer ranks have shorter steps and train on less in
 each."""
@@ -39,14 +42,16 @@ _HARDWARE: Final = frozenset(change.name for change in CHANGES if change.is_hard
 
 
 def knobs(run: Run) -> Result:
-    return Result(NAME, TITLE, LARGE) if is_large(run) else turn_knobs(baseline(run))
+    return Result(NAME, TITLE, LARGE) if events_replayed(run) > MOST_REPLAYED else turn_knobs(baseline(run))
 
 
 def turn_knobs(start: Baseline, known: Sequence[Change] = CHANGES, afforded: int = AFFORDED) -> Result:
     """Try each knob that applies, alone."""
     now = try_changes(start, ())
     assert now.predicted_ns is not None, "the measured step has no time"
-    found = [_Turned.first(start, scale, now, known) for scale in scales(start, known)]
+    all_scales = tuple(scales(start, known))
+    expect_replays(len(start.schedule.graph.tasks) * sum(len(scale.values) for scale in all_scales))
+    found = [_Turned.first(start, scale, now, known) for scale in all_scales]
     applies = [one for one in found if one.is_told]
     _fill(start, applies, known, afforded)
     measured = now.predicted_ns
@@ -97,7 +102,8 @@ class _Turned:
         change, places = self.scale.change, sorted(self.found)
         settings = tuple(self.found[place] for place in places)
         about = change.about + ("; this is an upper limit, not a setting" if change.is_bound else "")
-        return Knob(change.name, self.scale.label, settings, places.index(self.scale.now), about, change.cost)
+        now = places.index(self.scale.now)
+        return Knob(change.name, self.scale.label, settings, now, about, change.cost, change.is_bound)
 
 
 def _fill(start: Baseline, applies: Sequence[_Turned], known: Sequence[Change], afforded: int) -> None:
@@ -188,5 +194,5 @@ def _notes(start: Baseline, applies: Sequence[_Turned]) -> Iterator[str]:
         f"the measured step by {format_share(abs(start.error))}."
     )
     if any(one.missing for one in applies):
-        yield "The run is large, so sliders have fewer positions: use lostflops whatif for other values."
+        yield "The run is large, so fewer values were tried: use lostflops whatif for other values."
     yield from notes_of_run(start)

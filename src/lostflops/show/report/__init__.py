@@ -1,24 +1,27 @@
 """Renderers of results. A renderer writes any `Result` to a text stream."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TextIO
 
 from lostflops.core.results import Result
-from lostflops.show.report import markdown, plain, svg, terminal
 
 
 @dataclass(frozen=True, slots=True)
 class Renderer:
     name: str
-    write: Callable[[Result, TextIO], None]
+    module: str
+    """Module of this package that writes; imported on first use, because `--json` must not wait for rich."""
+
+    def write(self, result: Result, stream: TextIO) -> None:
+        import_module(f"{__name__}.{self.module}").write(result, stream)
 
 
 RENDERERS = (
-    Renderer("terminal", terminal.write),
-    Renderer("json", plain.write),
-    Renderer("svg", svg.write),
-    Renderer("markdown", markdown.write),
+    Renderer("terminal", "terminal"),
+    Renderer("json", "plain"),
+    Renderer("svg", "svg"),
+    Renderer("markdown", "markdown"),
 )
 
 

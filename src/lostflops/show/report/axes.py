@@ -13,6 +13,8 @@ from lostflops.core.units import format_bytes, format_count, format_flop, format
 
 MOST_OWN_TICKS: Final = 8
 """Numbers of things (ranks, hosts) are ticks themselves if there are at most this many."""
+_MOST_UNEVEN_TICKS: Final = 6
+"""Even steps on a logarithmic axis get closer and closer, so there are at most this many."""
 _HUGE: Final = 1e24
 """Values from here on have no unit prefix."""
 _MARGIN: Final = 0.03
@@ -82,7 +84,7 @@ class Axis:
             return tuple(each[:: -(-len(each) // most)])
         finer = [digit * 10.0**power for power in decades for digit in (1, 2, 5)]
         inside = [value for value in finer if self.low <= value <= self.high]
-        return tuple(inside if 2 <= len(inside) <= most else _steps(self.low, self.high, most))
+        return tuple(inside if 2 <= len(inside) <= most else _steps(self.low, self.high, min(most, _MOST_UNEVEN_TICKS)))
 
 
 def axes(plot: Plot) -> tuple[Axis, Axis] | None:
@@ -194,7 +196,8 @@ def _axis(field: Field, values: Iterable[float], *, log: bool) -> Axis:
         alone = 0.5 * abs(high) if abs(high) > _CLOSEST else 1.0
         margin = (high - low) * _MARGIN if apart else alone
         low, high = (0.0 if anchored else low - margin), high + margin
-    own = distinct if field.unit in {"", "count"} and len(distinct) <= MOST_OWN_TICKS else ()
+    is_numbered = field.unit in {"", "count"} and all(value == round(value) for value in distinct)
+    own = distinct if is_numbered and len(distinct) <= MOST_OWN_TICKS else ()
     hint = _HINTS.get(field.unit, "")
     title = field.label or field.name
     return Axis(

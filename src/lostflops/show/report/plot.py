@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -18,6 +19,7 @@ from lostflops.show.report.printable import printable
 ROWS: Final = 16
 WIDEST: Final = 100
 NARROWEST: Final = 20
+MOST_MARKS: Final = 8
 MOST_SERIES: Final = 24
 """The legend has at most this many series; all are drawn."""
 _SIGNS: Final = "ox+*#@%&abcdefghijklmnpqrstuvwyz"
@@ -83,6 +85,10 @@ def draw_text_plot(plot: Plot, width: int, *, plain: bool = False) -> Iterator[T
     yield from _foot(across, canvas.columns, margin, plain=plain)
     yield Text(f"{_shorten_text(across.title, width):>{min(margin + 2 + canvas.columns, width)}}", style="dim")
     yield from _legend(plot, width)
+    if plot.marks:
+        named = ", ".join(f"{mark.name} from {math.ceil(mark.at)}" for mark in plot.marks[:MOST_MARKS])
+        more = f", and {len(plot.marks) - MOST_MARKS:,} more" if len(plot.marks) > MOST_MARKS else ""
+        yield Text(f"  {_shorten_text(named + more, width - 2)}", style="dim")
 
 
 def _dot_row(y: float) -> int:

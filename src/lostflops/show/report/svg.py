@@ -13,6 +13,7 @@ from typing import Final, TextIO
 
 from lostflops.core.results import Plot, Result, Stacks
 from lostflops.core.units import format_ns, format_share, pluralise
+from lostflops.show.report.colours import CODES
 from lostflops.show.report.flame import SMALLEST, FlameBar, bars, tree
 from lostflops.show.report.svg_plot import draw_plot
 from lostflops.show.report.svg_text import clean, escape_text, text_at
@@ -26,14 +27,9 @@ LETTER: Final = 6.7
 FEWEST_LETTERS: Final = 3
 WIDEST_TEXT: Final = 165
 """A line of text above the graph has at most this many letters."""
-_COLOURS: Final = {
-    "line": ("#37474f", "#ffffff"),
-    "program": ("#f6b26b", "#1a1a1a"),
-    "torch": ("#a9cdf0", "#1a1a1a"),
-    "library": ("#dcdcdc", "#1a1a1a"),
-    "lostflops": ("#b7dfb0", "#1a1a1a"),
-}
-_UNKNOWN: Final = ("#eeeeee", "#1a1a1a")
+_INK: Final = "#1a1a1a"
+_COLOURS: Final = {"line": ("#37474f", "#ffffff")} | {code: (fill, _INK) for code, fill in CODES.items()}
+_UNKNOWN: Final = ("#eeeeee", _INK)
 
 
 def write(result: Result, stream: TextIO) -> None:
@@ -42,7 +38,7 @@ def write(result: Result, stream: TextIO) -> None:
     top = MARGIN
     for size, weight, text in _heading(result):
         top += size + 6
-        body.append(text_at(MARGIN, top, text, "#1a1a1a", f'font-size="{size}" font-weight="{weight}"'))
+        body.append(text_at(MARGIN, top, text, _INK, f'font-size="{size}" font-weight="{weight}"'))
     for block in found:
         top += 10
         top = draw_plot(block, top, body) if isinstance(block, Plot) else _draw(block, top, body)
@@ -69,7 +65,7 @@ def _draw(block: Stacks, top: int, body: list[str]) -> int:
     for kind in sorted({block.kinds.get(bar.branch.frame, "") for bar in drawn} - {""}, key=[*_COLOURS].index):
         fill, _ = _COLOURS[kind]
         body.append(f'<rect x="{left:.1f}" y="{top}" width="12" height="12" fill="{fill}"/>')
-        body.append(text_at(left + 17, top + 10, kind, "#1a1a1a"))
+        body.append(text_at(left + 17, top + 10, kind, _INK))
         left += 17 + LETTER * len(kind) + 18
     top += 12 + 10
     body += [_bar(bar, block, root.ns, top) for bar in drawn]

@@ -1,7 +1,7 @@
 """A plot in an SVG: axes, marks and lines, and a legend.
 
-Colours are Okabe and Ito's, which people with any colour vision can distinguish. Shapes of marks and dashes of lines
-differ too, so a print in grey is still readable.
+People with any colour vision can distinguish the colours. Shapes of marks and dashes of lines differ too, so a print in
+grey is still readable.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Final
 from lostflops.core.results import Plot, Series
 from lostflops.core.units import pluralise
 from lostflops.show.report.axes import Axis, axes, drawable, format_axis_value, left_out, numbers
+from lostflops.show.report.colours import SERIES
 from lostflops.show.report.svg_text import escape_text, text_at
 
 LEFT: Final = 96
@@ -23,7 +24,7 @@ MOST_SERIES: Final = 18
 """The legend has at most this many series; all are drawn."""
 INK: Final = "#1a1a1a"
 PALE: Final = "#555555"
-_COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
+_SHADE: Final = "#ececec"
 _DASHES: Final = ("", "7 3", "2 3", "9 3 2 3")
 _SHAPES: Final = (
     "M-3.5 0A3.5 3.5 0 1 0 3.5 0A3.5 3.5 0 1 0 -3.5 0Z",
@@ -47,7 +48,9 @@ def draw_plot(plot: Plot, top: int, body: list[str]) -> int:
     across, up = scales
     body.append(text_at(LEFT, top + 18, up.title, PALE))
     top += 28
+    body += _bands(plot, across, top)
     body += _grid(across, up, top)
+    body += _marks(plot, across, top)
     looks = tuple(zip(numbers(plot), plot.series, strict=True))
     for number, series in sorted(looks, key=lambda look: look[1].drawn == "marks"):
         body += _series(plot, series, number, scales, top)
@@ -75,6 +78,20 @@ def _grid(across: Axis, up: Axis, top: int) -> Iterator[str]:
     yield f'<path d="M{LEFT} {top}V{bottom}H{LEFT + WIDTH}" fill="none" stroke="{PALE}"/>'
 
 
+def _bands(plot: Plot, across: Axis, top: int) -> Iterator[str]:
+    for band in plot.bands:
+        start, stop = (min(max(across.place(x), 0.0), 1.0) * WIDTH for x in (band.start, band.stop))
+        place = f'x="{LEFT + start:.1f}" y="{top}" width="{stop - start:.1f}" height="{HEIGHT}"'
+        yield f'<rect {place} fill="{_SHADE}"><title>{escape_text(band.name)}</title></rect>'
+
+
+def _marks(plot: Plot, across: Axis, top: int) -> Iterator[str]:
+    for mark in plot.marks:
+        x = LEFT + across.place(mark.at) * WIDTH
+        yield f'<path d="M{x:.1f} {top}V{top + HEIGHT}" stroke="{PALE}" stroke-dasharray="4 3"/>'
+        yield text_at(round(x + 4, 1), top + 12, mark.name, PALE)
+
+
 def _series(plot: Plot, series: Series, number: int, scales: tuple[Axis, Axis], top: int) -> Iterator[str]:
     across, up = scales
     pen = False
@@ -97,14 +114,14 @@ def _series(plot: Plot, series: Series, number: int, scales: tuple[Axis, Axis], 
 
 
 def _mark(number: int) -> str:
-    shape, colour = _SHAPES[number % len(_SHAPES)], _COLOURS[number % len(_COLOURS)]
+    shape, colour = _SHAPES[number % len(_SHAPES)], SERIES[number % len(SERIES)]
     return f'<path d="{shape}" fill="{colour}" fill-opacity="0.75" stroke="#ffffff" stroke-width="0.6"/>'
 
 
 def _line(way: str, number: int) -> str:
-    dashes = _DASHES[number // len(_COLOURS) % len(_DASHES)]
+    dashes = _DASHES[number // len(SERIES) % len(_DASHES)]
     dashed = f' stroke-dasharray="{dashes}"' if dashes else ""
-    colour = _COLOURS[number % len(_COLOURS)]
+    colour = SERIES[number % len(SERIES)]
     return f'<path d="{way}" fill="none" stroke="{colour}" stroke-width="1.8" stroke-linecap="round"{dashed}/>'
 
 

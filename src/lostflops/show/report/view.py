@@ -14,7 +14,7 @@ from dataclasses import fields, is_dataclass
 from math import isfinite
 from typing import Any, Final
 
-from lostflops.core.pictures import Events, Spans, Strips
+from lostflops.core.pictures import Counter, Events, RowStretches, Spans, Strips
 from lostflops.core.results import Block, HeatMap, Page, Pair, Pairs, Result, Section, Stacks, Table, Timeline
 from lostflops.core.units import format_time
 from lostflops.show.report.columns import cells, forest
@@ -86,7 +86,17 @@ class View:
             "rows": [name for name, _ in block.rows],
             "codes": self.blob(b"".join(codes for _, codes in block.rows)),
             **_marks(block),
+            "late": list(block.late),
+            "cohorts": _plain(block.cohorts),
             "events": self.events(block.events) if block.events else None,
+            "stretches": self._stretches(block.stretches) if block.stretches else None,
+            "step_lines": None if block.step_lines is None else self.blob(varints(block.step_lines)),
+        }
+
+    def _stretches(self, stretches: RowStretches) -> dict[str, Any]:
+        return {
+            **self._columns(stretches, ("start", "ahead"), ("count", "kind", "dur", "late")),
+            "rate": list(stretches.rate),
         }
 
     def events(self, events: Events) -> dict[str, Any]:
@@ -104,6 +114,15 @@ class View:
                 "left_out": meetings.left_out,
             },
             "left_out": events.left_out,
+            "counters": self._counters(events.counters),
+        }
+
+    def _counters(self, counters: tuple[Counter, ...]) -> dict[str, Any]:
+        """Return what each counter is with the number of its points, and the points of all, one after the other."""
+        return {
+            "each": [[one.row, one.name, one.unit, one.per, one.thinned, len(one.at)] for one in counters],
+            "at": self.blob(deltas([time for one in counters for time in one.at])),
+            "value": self.blob(deltas([value for one in counters for value in one.value])),
         }
 
     def _columns(self, block: Any, differing: tuple[str, ...], plain: tuple[str, ...]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -19,6 +19,7 @@ from lostflops.account.align.lane_events import Extent, extent, lane_events
 from lostflops.account.align.longest_events import SHOWN, Columns, longest, share
 from lostflops.account.align.meeting_arrivals import ArrivalSizes
 from lostflops.account.align.one_clock import OneClock
+from lostflops.account.derive.counters import MOST_RANKS, RankCounters, counters_within, read_counters
 from lostflops.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ Numbers = npt.NDArray[np.int64]
 
 MOST_EVENTS: Final = 20_000_000
 """All ranks together keep at most this many events, of some 40 bytes each."""
+MOST_POINTS: Final = 10_000_000
+"""All ranks together keep at most this many points of counters, of 16 bytes each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,12 +70,15 @@ class HeldEvents:
     def __init__(self, most: int = MOST_EVENTS) -> None:
         self._most = most
         self._ranks: OrderedDict[int, HeldRank] = OrderedDict()
+        self._counters: OrderedDict[int, RankCounters] = OrderedDict()
         self._lock = threading.Lock()
         self._common: tuple[OneClock, Extent | None, ArrivalSizes] | None = None
 
     def within(self, run: Run, ranks: Sequence[int], start: int, stop: int, most: int) -> Events:
-        """Return at most `most` events of these ranks that touch a window; times count from the beginning of the
-        timeline. If there are more ranks than can be kept, SQL finds the events."""
+        """Return at most `most` events of these ranks that touch a window, and their counters in it.
+
+        Times count from the beginning of the timeline. If there are more ranks than can be kept, SQL finds the events.
+        """
         if not ranks or (unknown := sorted(set(ranks) - set(run.ranks))):
             raise UsageError(f"the run has no rank {unknown[0]}" if ranks else "no rank is given")
         with self._lock:
@@ -85,7 +91,10 @@ class HeldEvents:
             raise UsageError("no rank recorded any events")
         asked = Extent(span.start + start, span.start + stop)
         own = sorted(set(ranks))
-        return lane_events(run, clock, own, asked, origin=span.start, most=most, pick=self._longest, sizes=sizes)
+        found = lane_events(run, clock, own, asked, origin=span.start, most=most, pick=self._longest, sizes=sizes)
+        counted = [self._counted(run, clock, rank) for rank in own] if len(own) <= MOST_RANKS else []
+        shown = Extent(max(asked.start, span.start), min(asked.stop, span.stop))
+        return replace(found, counters=counters_within(run, counted, shown, origin=span.start))
 
     def _longest(
         self, run: Run, clock: OneClock, ranks: Sequence[int], asked: Extent, most: int
@@ -118,6 +127,16 @@ class HeldEvents:
             while len(self._ranks) > 1 and sum(one.events for one in self._ranks.values()) > self._most:
                 self._ranks.popitem(last=False)
             return held
+
+    def _counted(self, run: Run, clock: OneClock, rank: int) -> RankCounters:
+        with self._lock:
+            counted = self._counters.get(rank)
+            if counted is None:
+                counted = self._counters[rank] = read_counters(run, clock, rank)
+            self._counters.move_to_end(rank)
+            while len(self._counters) > 1 and sum(one.points for one in self._counters.values()) > MOST_POINTS:
+                self._counters.popitem(last=False)
+            return counted
 
 
 def read_rank(run: Run, rank: int) -> HeldRank:

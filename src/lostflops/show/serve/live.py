@@ -5,24 +5,29 @@ from __future__ import annotations
 import asyncio
 import gzip
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Final, cast
+from typing import Any, BinaryIO, Final, cast
 
+from lostflops.core.errors import UsageError
 from lostflops.core.pictures import Events, Setting
+from lostflops.core.results import Page, Result
+from lostflops.explain.analyze.selection import selection
 from lostflops.predict.whatif.baseline import Baseline, baseline
 from lostflops.show.export.perfetto import write_perfetto
+from lostflops.show.pages.comparison import comparison_page
 from lostflops.show.pages.knob_positions import try_changes
 from lostflops.show.serve.held_events import HeldEvents
 from lostflops.show.serve.queries import LIMITS, MOST_SECONDS, run_query
-from lostflops.show.serve.served_run import Identity, OpenedRun
+from lostflops.show.serve.served_run import OpenedRun
 from lostflops.show.serve.work import Workers
 from lostflops.store.run import Run
 
 SLOW_SECONDS: Final = 900.0
 """A question about a large run is answered once, and may take this long."""
 QUICK_SECONDS: Final = 120.0
+Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,42 +41,92 @@ class EventWindow:
 
 
 class LivePage:
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, other: Path | None = None) -> None:
+        """Open a run, and the `other` run that it is compared with."""
         self._run = OpenedRun(path)
+        self._other = None if other is None else OpenedRun(other)
+        self._paths = path, other
         self._strangers = OpenedRun(path, LIMITS)
         # What strangers ask may take a thread beyond its time: it is not one that draws the timeline.
         self._slow, self._quick, self._asked = Workers(2), Workers(3), Workers(2)
         self._kept: dict[str, asyncio.Task[bytes]] = {}
-        self._kept_of = self._run.identity
+        self._kept_of = self._identities
+        self.progress: dict[str, tuple[int, int]] = {}
+        """Number of ranks that each unfinished answer has read, and of all that it reads."""
         self._replays = _Replays()
         self._held, self._held_of = HeldEvents(), self._run.identity
 
     @property
     def title(self) -> str:
-        return self._run.path.resolve().name
+        names = [one.path.resolve().name for one in (self._run, self._other) if one is not None]
+        return " and ".join(names)
+
+    @property
+    def has_other(self) -> bool:
+        """Return whether there is a second run to compare with."""
+        return self._other is not None
 
     @property
     def identity(self) -> str:
-        """A text that changes when the run is written again."""
+        """A text that changes when a run is written again."""
         self._run.refresh()
-        return "-".join(f"{part:x}" for part in self._run.identity)
+        if self._other is not None:
+            self._other.refresh()
+        return self._identities
 
-    async def keep_answer(self, name: str, function: Callable[[Run], bytes]) -> bytes:
+    @property
+    def _identities(self) -> str:
+        return self._run.identity + (self._other.identity if self._other is not None else "")
+
+    async def keep_answer(self, name: str, function: Callable[[Run, Progress], bytes]) -> bytes:
         """Return an answer that is computed once for all who ask; it goes on if one of them leaves."""
-        run = self._run.beside()
-        if self._kept_of != self._run.identity:
+
+        def note(done: int, total: int) -> None:
+            self.progress[name] = done, total
+
+        def start() -> Coroutine[Any, Any, bytes]:
+            return self._slow.answer(self._run.beside(), lambda run: function(run, note), SLOW_SECONDS)
+
+        return await self._keep(name, start)
+
+    async def keep_comparison(self, name: str, pack: Callable[[Page], bytes]) -> bytes:
+        """Return the comparison with the other run, computed once for all who ask; both runs stop together."""
+        path, other = self._paths
+        opened = self._other
+        if opened is None or other is None:
+            raise UsageError("there is no second run: start lostflops serve with two runs")
+
+        def start() -> Coroutine[Any, Any, bytes]:
+            first, second = self._run.beside(), opened.beside()
+            first.stop_too(second)
+
+            def compare(_run: Run) -> bytes:
+                runs = {path: first, other: second}
+                with second:
+                    return pack(
+                        comparison_page(
+                            [path], [other], anyway=True, open_run=lambda one: first.stop_too(runs[one].beside())
+                        )
+                    )
+
+            return self._slow.answer(first, compare, SLOW_SECONDS)
+
+        return await self._keep(name, start)
+
+    async def _keep(self, name: str, start: Callable[[], Coroutine[Any, Any, bytes]]) -> bytes:
+        """Return the kept answer of this name, else the one that `start` begins to compute."""
+        if self._kept_of != self.identity:
             self._kept.clear()
-            self._kept_of = self._run.identity
+            self._kept_of = self._identities
         task = self._kept.get(name)
         if task is None:
-            task = self._kept[name] = asyncio.create_task(self._slow.answer(run, function, SLOW_SECONDS))
+            task = self._kept[name] = asyncio.create_task(start())
             task.add_done_callback(lambda done: self._forget(name, done))
-        else:
-            run.close()
         return await asyncio.shield(task)
 
     def _forget(self, name: str, task: asyncio.Task[bytes]) -> None:
-        """Forget an answer that failed, so that it may be tried again."""
+        """Forget an answer that failed, so that it may be tried again, and how far it came."""
+        self.progress.pop(name, None)
         if (task.cancelled() or task.exception()) and self._kept.get(name) is task:
             del self._kept[name]
 
@@ -82,6 +137,14 @@ class LivePage:
         held = self._held
         return await self._quick.answer(
             run, lambda own: packed(held.within(own, ranks, asked.start, asked.stop, asked.most)), QUICK_SECONDS
+        )
+
+    async def selection(self, ranks: Sequence[int], start: int, stop: int, packed: Callable[[Result], bytes]) -> bytes:
+        """Return the totals of some ranks, or of all, in a part of the timeline."""
+        return await self._quick.answer(
+            self._run.beside(),
+            lambda run: packed(selection(run, ranks=ranks, start=start, stop=stop)),
+            QUICK_SECONDS,
         )
 
     async def sql(self, query: str, packed: Callable[..., bytes]) -> bytes:
@@ -112,9 +175,9 @@ class _Replays:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._start: tuple[Identity, Baseline] | None = None
+        self._start: tuple[str, Baseline] | None = None
 
-    def try_changes(self, run: Run, identity: Identity, changes: list[tuple[str, str]]) -> Setting:
+    def try_changes(self, run: Run, identity: str, changes: list[tuple[str, str]]) -> Setting:
         with self._lock:
             if self._start is None or self._start[0] != identity:
                 found = baseline(run)

@@ -18,20 +18,25 @@ from starlette.responses import FileResponse, Response
 
 from lostflops.core.errors import UsageError
 from lostflops.core.pictures import Events
-from lostflops.core.results import Page
+from lostflops.core.results import Page, Result, Stacks
 from lostflops.show.pages.glossary import GLOSSARY
-from lostflops.show.pages.page import QUESTIONS, STANDING, page_of
+from lostflops.show.pages.page import STANDING, TITLES, page_of
+from lostflops.show.pages.stacks import limit_stacks
 from lostflops.show.report.html import asset
 from lostflops.show.report.view import View, pack_data
-from lostflops.show.serve.live import EventWindow, LivePage
+from lostflops.show.serve.live import EventWindow, LivePage, Progress
 from lostflops.show.serve.queries import tables
+from lostflops.show.serve.sections import COMPARED, COMPARISON, GROUPS
+from lostflops.store.run import Run
 
 MOST_EVENTS: Final = 50_000
+MOST_FRAMES: Final = 30_000
+"""The stacks of a selection have at most this many frames: an answer takes a fraction of a second."""
 MOST_CHANGES: Final = 16
 SHELL: Final = (
     '<!doctype html><html lang="en"><head><meta charset="utf-8">'
     '<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'
-    '<title>lostflops</title><link rel="stylesheet" href="/app.css"></head><body><main id="app"></main>'
+    '<title>lostflops</title><link rel="stylesheet" href="/app.css"></head><body><div id="app"></div>'
     '<script type="module" src="/app.js"></script></body></html>'
 )
 """The page without data, the same for every run: it asks for the data."""
@@ -64,9 +69,13 @@ async def style(_live: LivePage, _parameters: Parameters, _body: Any) -> Respons
 
 
 async def questions(live: LivePage, _parameters: Parameters, _body: Any) -> Response:
-    """Return the page without its results, their names, and the tables for SQL."""
+    """Return the page without its results, its sections, the groups in which to ask for them, and the tables for
+    SQL."""
     page = View().page(Page(live.title, (), GLOSSARY, (), STANDING))
-    return _json({"page": page, "questions": list(_QUESTIONS), "tables": tables()})
+    asked = (*GROUPS, *([COMPARISON] if live.has_other else []))
+    groups = [{"name": group.name, "doing": group.doing, "sections": group.sections} for group in asked]
+    sections = [*TITLES.items(), *(COMPARED.items() if live.has_other else [])]
+    return _json({"page": page, "sections": sections, "groups": groups, "tables": tables()})
 
 
 async def alive(_live: LivePage, _parameters: Parameters, _body: Any) -> Response:
@@ -74,12 +83,23 @@ async def alive(_live: LivePage, _parameters: Parameters, _body: Any) -> Respons
     return _json({})
 
 
+async def progress(live: LivePage, _parameters: Parameters, _body: Any) -> Response:
+    """Return how many ranks each unfinished group has read, of how many."""
+    return _json(live.progress)
+
+
 async def result(live: LivePage, parameters: Parameters, _body: Any) -> Response:
-    """Return a page of one result, packed as in a file; or of no result, with the reason."""
-    question = _QUESTIONS.get(parameters["name"])
-    if question is None:
-        raise UsageError(f"no view has this name. Views are: {', '.join(_QUESTIONS)}")
-    return _bytes(await live.keep_answer(parameters["name"], lambda run: _page(page_of(run, [question]))))
+    """Return a page with the results of a group, packed as in a file; without those that are missing, with reasons."""
+    if parameters["name"] == COMPARISON.name:
+        return _bytes(await live.keep_comparison(COMPARISON.name, _compared))
+    group = _GROUPS.get(parameters["name"])
+    if group is None:
+        raise UsageError(f"no view has this name. Views are: {', '.join(_GROUPS)}")
+
+    def answer(run: Run, note: Progress) -> bytes:
+        return _page(page_of(run, group.questions, progress_in_question=note))
+
+    return _bytes(await live.keep_answer(group.name, answer))
 
 
 async def events(live: LivePage, parameters: Parameters, _body: Any) -> Response:
@@ -93,6 +113,18 @@ async def events(live: LivePage, parameters: Parameters, _body: Any) -> Response
         return _pack_view(view.events(found), view)
 
     return _bytes(await live.events(ranks, EventWindow(start, stop, most), pack))
+
+
+async def selection(live: LivePage, parameters: Parameters, _body: Any) -> Response:
+    """Return the totals of some ranks, or of all if none is given, in a part of the timeline."""
+    ranks = [_whole(one, "ranks") for one in parameters["ranks"].split(",")] if parameters["ranks"] else []
+    start, stop = _whole(parameters["start"], "start"), _whole(parameters["stop"], "stop")
+    return _bytes(await live.selection(ranks, start, stop, _pack_selection))
+
+
+def _pack_selection(found: Result) -> bytes:
+    blocks = (limit_stacks(block, MOST_FRAMES) if isinstance(block, Stacks) else block for block in found.blocks)
+    return _page(Page("", (replace(found, blocks=tuple(blocks)),), {}))
 
 
 async def whatif(live: LivePage, _parameters: Parameters, body: Any) -> Response:
@@ -128,14 +160,20 @@ ROUTES: Final = (
     Route("/app.css", style, public=True),
     Route("/api/questions", questions),
     Route("/api/alive", alive),
+    Route("/api/progress", progress),
     Route("/api/result", result, ("name",)),
     Route("/api/events", events, ("ranks", "start", "stop", "most")),
+    Route("/api/selection", selection, ("ranks", "start", "stop")),
     Route("/api/perfetto", perfetto),
     Route("/api/whatif", whatif, method="POST"),
     Route("/api/sql", sql, method="POST"),
 )
 
-_QUESTIONS: Final = {question.__name__.strip("_"): question for question in QUESTIONS}
+_GROUPS: Final = {group.name: group for group in GROUPS}
+
+
+def _compared(page: Page) -> bytes:
+    return _page(replace(page, results=tuple(result for result in page.results if result.name in COMPARED)))
 
 
 def _page(page: Page) -> bytes:

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from lostflops.show.serve.work import StoppableRun
+from lostflops.store.derived import data_digest
 from lostflops.store.manifest import FILE_NAME
 from lostflops.store.mirror import mirror_run
 from lostflops.store.places import remote
 
-Identity = tuple[int, int, int]
+FileState = tuple[int, int, int]
 
 
 class OpenedRun:
@@ -19,8 +20,13 @@ class OpenedRun:
         # Of a run in a store the copy is watched, which the next verb that is asked about it renews.
         self.path = mirror_run(address) if address is not None else path
         self._limits = limits
-        self.identity = self._on_disk()
+        self._seen = self._on_disk()
         self._run = StoppableRun.open(self.path, limits)
+
+    @property
+    def identity(self) -> str:
+        """Changes when the run is ingested again, and not when something is derived from it."""
+        return data_digest(self._run.manifest)
 
     def beside(self) -> StoppableRun:
         """Return a new connection to what is on disk now. Work that goes on keeps the run that it began with."""
@@ -29,13 +35,13 @@ class OpenedRun:
 
     def refresh(self) -> None:
         found = self._on_disk()
-        if found != self.identity:
-            self._run, self.identity = StoppableRun.open(self.path, self._limits), found
+        if found != self._seen:
+            self._run, self._seen = StoppableRun.open(self.path, self._limits), found
 
     def close(self) -> None:
         self._run.close()
 
-    def _on_disk(self) -> Identity:
+    def _on_disk(self) -> FileState:
         try:
             status = (self.path / FILE_NAME).stat()
         except OSError:

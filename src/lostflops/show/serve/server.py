@@ -22,10 +22,10 @@ from lostflops.show.serve.live import LivePage
 HOST = "127.0.0.1"
 
 
-def serve(path: Path, port: int, tell: Callable[[str], None], *, browser: bool) -> None:
-    """Serve until Ctrl-C. `tell` is called once, with the address and its token."""
+def serve(path: Path, port: int, tell: Callable[[str], None], *, browser: bool, other: Path | None = None) -> None:
+    """Serve until Ctrl-C. `tell` is called once, with the address and its token; `other` is a run to compare with."""
     with _listening(port) as listener:
-        live = LivePage(path)
+        live = LivePage(path, other)
         own_port, token = listener.getsockname()[1], secrets.token_urlsafe(32)
         address = f"http://{HOST}:{own_port}/#token={token}"
         tell(address)

@@ -37,15 +37,20 @@ class StoppableRun(Run):
 
     def __init__(self, path: Path, manifest: Manifest, connection: duckdb.DuckDBPyConnection) -> None:
         super().__init__(path, manifest, connection)
-        self._parts: list[ref[Self]] = []
+        self._parts: list[ref[StoppableRun]] = []
 
-    def of_steps(self, steps: Sequence[int]) -> Self:
+    def of_steps(self, steps: Sequence[int], *, is_copied: bool = True) -> Self:
         """Return a run of these steps, which stops with this one."""
         self._check()
-        made = super().of_steps(steps)
-        self._parts.append(ref(made))
-        made.stopped = self.stopped  # it may have been told to end meanwhile
+        made = super().of_steps(steps, is_copied=is_copied)
+        self.stop_too(made)
         return made
+
+    def stop_too(self, other: StoppableRun) -> StoppableRun:
+        """Return the other run, which stops with this one from now on."""
+        self._parts.append(ref(other))
+        other.stopped = self.stopped  # it may have been told to end meanwhile
+        return other
 
     def sql(self, query: str) -> duckdb.DuckDBPyRelation:
         self._check()

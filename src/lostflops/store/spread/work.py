@@ -18,7 +18,11 @@ R = TypeVar("R")
 OnRead = Callable[[int], None]
 """Called with the number of bytes that were read."""
 
-_MODULES: Final = {"ingest": "lostflops.ingest.tasks", "by_rank": "lostflops.account.ledger.by_rank"}
+_MODULES: Final = {
+    "ingest": "lostflops.ingest.tasks",
+    "by_rank": "lostflops.account.ledger.by_rank",
+    "derive": "lostflops.account.derive.tasks",
+}
 """Module that declares each work, as `WORK`: a message cannot ask for anything else."""
 
 

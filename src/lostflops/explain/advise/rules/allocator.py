@@ -74,7 +74,7 @@ def _find(case: Case) -> Iterator[Claim]:
 def _is_habit(case: Case) -> bool:
     """Return whether many steps, also late ones, allocate on many ranks; a trace without steps does not show which are
     first."""
-    profiles = [one for one in case.total.profiles if one.steps.size]
+    profiles = [one for one in case.profiles if one.steps.size]
     hit = [one.lines[:, _LINE] > _LEAST * one.lines.sum(axis=1) for one in profiles]
     ranks = [bool(own.mean() >= _OFTEN and own[own.size // 2 :].any()) for own in hit]
     return bool(ranks) and float(np.mean(ranks)) > _OFTEN

@@ -11,7 +11,7 @@ from lostflops.account.ledger.phases import OPTIMIZER
 from lostflops.core.results import Evidence
 from lostflops.core.units import format_bytes, format_share
 from lostflops.explain.advise.claim import Claim, Gain, Place
-from lostflops.explain.advise.findings import SMALLEST
+from lostflops.explain.advise.diagnosis import SMALLEST
 from lostflops.explain.advise.rule import Rule
 from lostflops.explain.advise.signs.job_facts import job_facts
 from lostflops.explain.advise.signs.traffic import traffic_of

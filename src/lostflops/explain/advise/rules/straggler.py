@@ -18,7 +18,7 @@ from lostflops.account.pace.normal import FEWEST
 from lostflops.core.results import Evidence
 from lostflops.core.units import format_ns, format_share, pluralise
 from lostflops.explain.advise.claim import Claim, Gain
-from lostflops.explain.advise.findings import SMALLEST
+from lostflops.explain.advise.diagnosis import SMALLEST
 from lostflops.explain.advise.rule import Rule
 from lostflops.explain.advise.signs.drift import Drift, drifts
 from lostflops.explain.advise.signs.late import late_ranks

@@ -128,7 +128,7 @@ def _select_traced_steps(case: Case) -> _KernelSteps | None:
     shown = collect_traced_steps(case)
     if shown is None or shown.step.size < _FEWEST_TRACED:
         return None
-    for one in case.total.profiles:
+    for one in case.profiles:
         if np.ptp(one.pieces) > SAME_WORK * max(float(one.pieces.mean()), 1.0):
             return None
     third = shown.step.size // 3

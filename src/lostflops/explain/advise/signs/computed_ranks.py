@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from lostflops.account.facts.devices import Device, find_device
@@ -83,8 +84,14 @@ def shapes_of(piece: ComputePiece) -> str:
 
 def tensors_of(piece: ComputePiece) -> list[tuple[int, ...]]:
     """Return the shapes of an op's tensors, without those in lists."""
+    return list(_parse_tensors(piece.shapes or "[]"))
+
+
+@lru_cache(4096)
+def _parse_tensors(shapes: str) -> tuple[tuple[int, ...], ...]:
+    """Parse shapes once: all ranks call the same ops."""
     try:
-        dims: list[Any] = json.loads(piece.shapes or "[]")
+        dims: list[Any] = json.loads(shapes)
     except ValueError:
-        return []
-    return [tuple(dim) for dim in dims if dim and all(isinstance(size, int) for size in dim)]
+        return ()
+    return tuple(tuple(dim) for dim in dims if dim and all(isinstance(size, int) for size in dim))

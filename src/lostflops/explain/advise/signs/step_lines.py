@@ -51,7 +51,7 @@ class Traced:
 
 def collect_traced_steps(case: Case) -> Traced | None:
     """Return the steps that all ranks have; None if they have no steps in common."""
-    profiles = case.total.profiles
+    profiles = case.profiles
     common = sorted(set.intersection(*(set(one.steps.tolist()) for one in profiles)) - {-1}) if profiles else []
     if not common:
         return None

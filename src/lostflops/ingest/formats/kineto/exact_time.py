@@ -2,8 +2,8 @@
 
 A binary float holds a Unix time in microseconds only to a quarter of a microsecond, so the
 text of the number is read instead: digits to integers, half-even where there are more than
-three decimals. Whole columns are converted at once; unusual spellings (exponents, more
-decimals, quoted numbers) go one by one through `decimal`.
+three decimals. Whole columns are converted at once, up to the 16 digits of Unix times; unusual
+spellings (exponents, more decimals, quoted numbers) go one by one through `decimal`.
 
 >>> to_ns([b"6322354273271.390", b"12", b"1e3", b"0.0005", b"null"]).tolist()[:4]
 [6322354273271390, 12000, 1000000, 0]
@@ -24,6 +24,8 @@ UNREADABLE: Final = np.iinfo(np.int64).min
 _LIMIT = 1 << 62
 _SEPARATOR, _DOT, _ZERO = 10, 46, 48
 _MOST_DIGITS = 18
+_MOST_WHOLE = 16
+"""Digits before the dot that are converted at once: nanoseconds of 19 digits fit into 64 bits without a sign."""
 _DECIMAL = Context(prec=900)
 _SHAPE_BASE = 64
 _NUMBER = re.compile(rb"-?[0-9]{1,400}(?:\.[0-9]{1,400})?(?:[eE][+-]?[0-9]{1,18})?")
@@ -63,7 +65,7 @@ def _shapes(
     decimals[owner[is_dot]] = (ends[owner] - odd_at - 1)[is_dot]
     odd_count = np.bincount(owner, minlength=ends.size)
     whole = ends - starts - decimals - odd_count
-    plain = (odd_count == (decimals > 0)) & (whole >= 1) & (decimals <= 3) & (whole + 3 <= _MOST_DIGITS)
+    plain = (odd_count == (decimals > 0)) & (whole >= 1) & (decimals <= 3) & (whole <= _MOST_WHOLE)
     shapes: npt.NDArray[np.int64] = np.where(plain, whole * _SHAPE_BASE + decimals, 0)
     return shapes
 
@@ -72,14 +74,14 @@ def _convert(
     text: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], whole: int, decimals: int
 ) -> npt.NDArray[np.int64]:
     places = np.array([*range(whole), *range(whole + 1, whole + 1 + decimals)])
-    weights = 10 ** np.arange(whole + 2, 2 - decimals, -1, dtype=np.int64)
+    weights = np.uint64(10) ** np.arange(whole + 2, 2 - decimals, -1).astype(np.uint64)
     width = whole + decimals + (2 if decimals else 1)
     if starts[-1] - starts[0] == width * (starts.size - 1):  # one behind the other: a matrix as it stands
         digits = text[starts[0] : starts[0] + width * starts.size].reshape(-1, width)[:, places]
     else:
         digits = text[starts[:, None] + places]
-    values: npt.NDArray[np.int64] = digits.astype(np.int64) @ weights - _ZERO * int(weights.sum())
-    return values
+    values = (digits - np.uint8(_ZERO)).astype(np.uint64) @ weights
+    return np.where(values < _LIMIT, values.view(np.int64), UNREADABLE)
 
 
 def _one(token: bytes) -> int:

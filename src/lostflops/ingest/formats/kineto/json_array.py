@@ -20,6 +20,7 @@ import numpy.typing as npt
 from lostflops.core.errors import BrokenSource
 
 T = TypeVar("T")
+Block = TypeVar("Block")
 
 _CUT = re.compile(rb"\}\s*,\s*(?=\{)")
 _TEXT_OR_BARE_WORD = re.compile(rb'("(?:[^"\\]++|\\.)*+")|-?(?:nan|infinity|inf)\b', re.IGNORECASE)
@@ -40,16 +41,25 @@ _CLASS[[ord("}"), ord("]")]] = _CLOSE
 _CLASS[ord("\\")] = _BACKSLASH
 
 
-class JsonArray(Generic[T]):
+class JsonArray(Generic[T, Block]):
     """Decoded elements of the array, block by block.
+
+    `scan` is tried before `decode`, and returns None for a piece that must be decoded; what it returns is yielded.
 
     Iterate once; then read `document`, the other members of the top-level object, and `losses`, the counts of what
     could not be read: `unreadable_events`, `repaired_events`, `bytes_unread`, `unreadable_header`.
     """
 
-    def __init__(self, blocks: Iterator[bytes], key: str, decode: Callable[[bytes], list[T]]) -> None:
+    def __init__(
+        self,
+        blocks: Iterator[bytes],
+        key: str,
+        decode: Callable[[bytes], list[T]],
+        scan: Callable[[bytes], Block | None] | None = None,
+    ) -> None:
         self._blocks = blocks
         self._decode = decode
+        self._scan_piece = scan
         self._opening = re.compile(rb'"' + key.encode() + rb'"\s*:\s*\[')
         self._key = key
         self.document: dict[str, Any] = {}
@@ -58,7 +68,7 @@ class JsonArray(Generic[T]):
         self.example = ""
         self._is_inside_object = True
 
-    def __iter__(self) -> Iterator[list[T]]:
+    def __iter__(self) -> Iterator[list[T] | Block]:
         rest = self.read_header()
         while not self.complete:
             block = next(self._blocks, None)
@@ -98,7 +108,7 @@ class JsonArray(Generic[T]):
         """Stop reading; the rest is counted as unread."""
         self._give_up(b"", reason)
 
-    def _take(self, rest: bytes, block: bytes) -> tuple[list[T], bytes]:
+    def _take(self, rest: bytes, block: bytes) -> tuple[list[T] | Block, bytes]:
         cut = _last_cut(block)
         if cut is None:
             rest += block
@@ -106,6 +116,9 @@ class JsonArray(Generic[T]):
                 return self._scan(rest)
             return [], rest
         piece = b"".join((b"[", rest, memoryview(block)[: cut[0]], b"]"))
+        scanned = self._scan_piece(piece) if self._scan_piece is not None else None
+        if scanned is not None:
+            return scanned, block[cut[1] :]
         try:
             return self._decode(piece), block[cut[1] :]
         except _UNDECODABLE:

@@ -1,30 +1,43 @@
 """PyTorch profiler traces: Kineto's Chrome JSON, plain or gzipped, or reduced to rows by the job that wrote it."""
 
+from __future__ import annotations
+
 import re
+import sys
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from lostflops.core.errors import BrokenSource
 from lostflops.ingest.common import reduced_trace
-from lostflops.ingest.common.byte_stream import ByteStream
+from lostflops.ingest.common.byte_stream import GZIP_MAGIC, ByteStream
 from lostflops.ingest.common.rank_names import host_in_name, rank_in_name
 from lostflops.ingest.common.reader import Clean, RankClaim, RankRows, ReadTask
 from lostflops.ingest.common.vocabulary import Vocabulary
 from lostflops.ingest.formats.kineto.inferred_steps import infer_steps
 from lostflops.ingest.formats.kineto.json_array import JsonArray
 from lostflops.ingest.formats.kineto.rows import KinetoRows
-from lostflops.ingest.formats.kineto.schema import decode_events
+from lostflops.ingest.formats.kineto.schema import Event, decode_events
 from lostflops.ingest.timeline.rank_part import RankPart
 from lostflops.ingest.timeline.recording import Recording
+
+if TYPE_CHECKING:
+    from lostflops.ingest.formats.kineto.scanned_rows import ScannedRows
 
 NAME: Final = "kineto"
 IS_TIMELINE: Final = True
 _ARRAY = "traceEvents"
 _HEAD = 256 << 10
 _MOST_OTHERS = 500_000
+WORTH_LOADING = 64 << 20
+"""Size of a trace, as text, from which compiled code saves more time than it takes to load."""
+WORTH_COMPILING = 1 << 30
+"""As `WORTH_LOADING`, where compiled code cannot be kept for the next process."""
+_USUAL_EXPANSION = 12
+"""How much larger a trace is than its gzip file."""
 _INFO_WITH_RANK = re.compile(rb'"distributedInfo"\s*:\s*\{[^{}]*"rank"\s*:\s*(\d{1,9})\b')
 
 
@@ -51,7 +64,7 @@ def rank_claim(path: Path) -> RankClaim:
 
 
 def _rank_in_trace(path: Path) -> int | None:
-    elements = JsonArray(ByteStream(path, block=_HEAD).blocks(), _ARRAY, decode_events)
+    elements: JsonArray[Event, Event] = JsonArray(ByteStream(path, block=_HEAD).blocks(), _ARRAY, decode_events)
     with suppress(BrokenSource):  # reading the file will say what is wrong with it
         elements.read_header()
     recorded = _recorded_rank(elements.document)
@@ -113,11 +126,16 @@ def read_trace(
     """Return the content of the trace, and the digest of the whole file; `clean` changes its bytes first."""
     stream = ByteStream(path, on_read)
     recording = Recording(vocabulary=vocabulary, spool_folder=spool_folder)
-    elements = JsonArray(clean(stream.blocks()) if clean else stream.blocks(), _ARRAY, decode_events)
     rows = KinetoRows(recording)
+    scanned = _scanned_rows(rows, path)
+    blocks = clean(stream.blocks()) if clean else stream.blocks()
+    elements = JsonArray(blocks, _ARRAY, decode_events, scanned.scan if scanned else None)
     try:
         for events in elements:
-            rows.add(events)
+            if isinstance(events, list):
+                rows.add(events)
+            elif scanned is not None:
+                scanned.add(events)
             if _is_no_trace(recording):
                 elements.stop("almost no entry is an event")
     except BrokenSource as error:
@@ -137,6 +155,22 @@ def read_trace(
     base = elements.document.get("baseTimeNanoseconds", 0)
     recording.base_time = base if type(base) is int and 0 <= base < 1 << 61 else 0
     return recording, stream.digest
+
+
+def _scanned_rows(rows: KinetoRows, path: Path) -> ScannedRows | None:
+    """Return what scans a trace by compiled code; None if that is not installed, or would take longer to load."""
+    size = 0
+    with suppress(OSError), path.open("rb") as file:  # reading the file will say what is wrong with it
+        size = path.stat().st_size * (_USUAL_EXPANSION if file.read(2) == GZIP_MAGIC else 1)
+    if (size < WORTH_LOADING and "numba" not in sys.modules) or find_spec("numba") is None:
+        return None
+    from lostflops.ingest.formats.kineto.raw_memory import IS_COMPILED, IS_KEPT  # noqa: PLC0415  it loads numba
+
+    if not IS_COMPILED or (size < WORTH_COMPILING and not IS_KEPT):
+        return None
+    from lostflops.ingest.formats.kineto.scanned_rows import ScannedRows  # noqa: PLC0415
+
+    return ScannedRows(rows)
 
 
 def _is_no_trace(recording: Recording) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Sequence
 from contextlib import suppress
 from itertools import chain
 from operator import attrgetter
@@ -17,19 +17,16 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import numpy as np
 import numpy.typing as npt
-from msgspec import Raw
 
 from lostflops.ingest.common.columns import (
     NULL,
     Columns,
-    Texts,
-    integers,
-    numbers,
     small_integers,
     whole_numbers,
     whole_or_none,
 )
 from lostflops.ingest.common.vocabulary import NO_STEP
+from lostflops.ingest.formats.kineto.event_fields import EventFields, LaneKey, ObjectFields
 from lostflops.ingest.formats.kineto.exact_time import UNREADABLE, to_ns
 from lostflops.ingest.formats.kineto.schema import DEVICE_KINDS, HOST_KINDS, MTIA_NAMES, Args, Event
 from lostflops.ingest.timeline.event_kinds import KIND_CODE
@@ -43,7 +40,6 @@ from lostflops.ingest.timeline.recording import (
     TransferCall,
 )
 
-_LIBRARY_FRAME = re.compile(r"/(?:site-packages|dist-packages|lib/python[\d.]+)/|^<|^torch/")
 _RECORDED: Final = attrgetter(
     "collective",
     "dtype",
@@ -66,24 +62,21 @@ _MODULE = KIND_CODE["module"]
 _FARTHEST: Final = 1 << 61
 _PEER: Final = re.compile(r'\[\s*"[^"]*",\s*"[^"]*",\s*"(\d{1,6})"')
 """Matches the third input of a `c10d` send or receive."""
-_KNOWN_PHASES: Final = frozenset("Misf")
-
-LaneKey = tuple[Any, Any, Any]
-"""`t` with process and thread, or `s` with device and stream."""
+KNOWN_PHASES: Final = frozenset("Misf")
 
 
 class _RowBatch(NamedTuple):
     """Events of one category, with name and times of each."""
 
     category: str
-    events: list[Event]
+    fields: EventFields
     names: npt.NDArray[np.uint32]
     start: npt.NDArray[np.int64]
     dur: npt.NDArray[np.int64]
 
     def only(self, good: npt.NDArray[np.bool_]) -> _RowBatch:
-        events = [self.events[i] for i in np.flatnonzero(good).tolist()]
-        return _RowBatch(self.category, events, self.names[good], self.start[good], self.dur[good])
+        fields = self.fields.only(np.flatnonzero(good))
+        return _RowBatch(self.category, fields, self.names[good], self.start[good], self.dur[good])
 
 
 class KinetoRows:
@@ -106,29 +99,39 @@ class KinetoRows:
                 by_category[event.cat].append(event)
         # Launches are linked by correlation, so their arrows are passed over.
         untimed = [event for event in events if event.ph != "X" and event.cat != "ac2g"]
-        for batch in self._batches(by_category):
-            if batch.category in DEVICE_KINDS:
-                self._add_device(batch)
-            else:
-                self._add_host(batch)
-        self._add_untimed(untimed)
-
-    def _batches(self, by_category: dict[str, list[Event]]) -> Iterator[_RowBatch]:
-        """Yield events of one category each; names and times are converted for all at once, which is cheapest."""
         ordered = list(chain.from_iterable(by_category.values()))
         start = to_ns([e.ts for e in ordered])
         dur = to_ns([e.dur for e in ordered])
-        good = self._good_times(start, dur)
         names = self.vocabulary.names.codes([e.name for e in ordered], len(ordered))
+        fields = [
+            (category, ObjectFields(members, self.vocabulary, self.find_lanes))
+            for category, members in by_category.items()
+        ]
+        self.add_batches(fields, names, start, dur)
+        self.add_untimed(untimed)
+
+    def add_batches(
+        self,
+        by_category: Sequence[tuple[str, EventFields]],
+        names: npt.NDArray[np.uint32],
+        start: npt.NDArray[np.int64],
+        dur: npt.NDArray[np.int64],
+    ) -> None:
+        """Add events by category; names and times are those of all of them, converted at once, which is cheapest."""
+        good = self._good_times(start, dur)
         first = 0
-        for category, members in by_category.items():
-            own = slice(first, first + len(members))
+        for category, fields in by_category:
+            own = slice(first, first + len(fields))
             first = own.stop
-            batch = _RowBatch(category, members, names[own], start[own], dur[own])
+            batch = _RowBatch(category, fields, names[own], start[own], dur[own])
             if not good[own].all():
                 batch = batch.only(good[own])
-            if batch.events:
-                yield batch
+            if not len(batch.fields):
+                continue
+            if category in DEVICE_KINDS:
+                self._add_device(batch)
+            else:
+                self._add_host(batch)
 
     def finish(self) -> None:
         """Name the lanes and pair the arrows, which may be anywhere in the file."""
@@ -149,79 +152,72 @@ class KinetoRows:
             losses["out_of_range_times"] += int((readable & ~good & (dur >= 0)).sum())
         return good
 
-    @staticmethod
-    def _codes(texts: Texts, raw: list[Raw]) -> npt.NDArray[np.uint32]:
-        # One join and one split are faster than a bytes() for each; valid JSON holds no NUL.
-        return texts.codes(b"\0".join(raw).split(b"\0"), len(raw))
-
-    def _lane_codes(self, keys: list[LaneKey], make: Callable[[LaneKey], RecordedLane]) -> npt.NDArray[np.int32]:
+    def find_lanes(self, keys: list[LaneKey]) -> npt.NDArray[np.int32]:
+        """Return the codes of lanes; those that are new are added in this order."""
         known = self.lane_codes
         with suppress(KeyError, TypeError):
             return np.array([known[key] for key in keys], np.int32)
         keys = [_hashable(key) for key in keys]
         for key in dict.fromkeys(keys):
-            self._lane(key, make)
+            self._lane(key)
         return np.array([known[key] for key in keys], np.int32)
 
-    def _lane(self, key: LaneKey, make: Callable[[LaneKey], RecordedLane]) -> int:
+    def _lane(self, key: LaneKey) -> int:
         if key not in self.lane_codes:
             self.lane_codes[key] = len(self.recording.lanes)
-            self.recording.lanes.append(make(key))
+            self.recording.lanes.append(_recorded_lane(key))
         return self.lane_codes[key]
 
     def _add_host(self, batch: _RowBatch) -> None:
-        category, events, name, start, dur = batch
-        count = len(events)
+        category, fields, name, start, dur = batch
+        count = len(fields)
         kind = HOST_KINDS.get(category)
         if kind is None:
             kind = "other"
             self.recording.losses["unknown_categories"] += count
             self.recording.examples.setdefault("unknown_categories", category or "(none)")
-        args = [e.args for e in events]
         kinds = np.full(count, KIND_CODE[kind], np.uint8)
         columns: Columns = {
-            "lane": self._lane_codes([("t", e.pid, e.tid) for e in events], _thread_lane),
+            "lane": fields.threads(),
             "kind": kinds,
             "name": name,
             "start": start,
             "dur": dur,
         }
-        self._add_links_of_host(kind, category, args, columns)
+        self._add_links_of_host(kind, category, fields, columns)
         first_row = self.recording.host.rows
         if kind in ("op", "annotation"):
             kinds[self.vocabulary.is_comm_host_event[name]] = _HOST_COMM
             kinds[self.vocabulary.step_of_name[name] != NO_STEP] = _ANNOTATION
             self._keep_modules(columns)
-            self._keep_host_comm(events, columns, first_row)
+            self._keep_host_comm(fields, columns, first_row)
             self._keep_steps_and_annotations(columns)
         elif kind == "span" and self.recording.span is None:
             self.recording.span = (int(start[0]), int(start[0] + dur[0]))
         self.recording.host.append(count, columns)
 
-    def _add_links_of_host(self, kind: str, category: str, args: list[Args], columns: Columns) -> None:
+    def _add_links_of_host(self, kind: str, category: str, fields: EventFields, columns: Columns) -> None:
         if kind == "runtime":
-            columns["correlation"] = integers([a.correlation for a in args])
+            columns["correlation"] = fields.integers("correlation")
             self.recording.launches += int((columns["correlation"] != NULL).sum())
         if category == "Runtime":
-            columns["external_id"] = integers([a.old_external_id for a in args])
+            columns["external_id"] = fields.integers("old_external_id")
         elif kind in ("runtime", "op", "annotation"):
-            columns["external_id"] = integers([a.external_id for a in args])
+            columns["external_id"] = fields.integers("external_id")
         if kind in ("op", "annotation"):
-            columns["sequence"] = integers([a.sequence for a in args])
-            columns["forward_thread"] = small_integers([a.forward_thread for a in args])
-            details = self.vocabulary.details
-            columns["shapes"] = self._codes(details, [a.shapes for a in args])
-            columns["dtypes"] = self._codes(details, [a.dtypes for a in args])
-            columns["inputs"] = self._codes(details, [a.inputs for a in args])
-            stacks = [a.call_stack for a in args]
-            if any(stacks):
-                columns["source"] = self.vocabulary.sources.codes(map(_source_line, stacks), len(args))
+            columns["sequence"] = fields.integers("sequence")
+            columns["forward_thread"] = small_integers(fields.integers("forward_thread"))
+            for name in ("shapes", "dtypes", "inputs"):
+                columns[name] = fields.details(name)
+            sources = fields.sources()
+            if sources is not None:
+                columns["source"] = sources
 
-    def _keep_host_comm(self, events: list[Event], columns: Columns, first_row: int) -> None:
+    def _keep_host_comm(self, fields: EventFields, columns: Columns, first_row: int) -> None:
         recording = self.recording
         names, details = self.vocabulary.names.texts(), self.vocabulary.details.texts()
-        for i in np.flatnonzero(columns["kind"] == _HOST_COMM).tolist():
-            args, start = events[i].args, int(columns["start"][i])
+        for i, args in fields.args_of(np.flatnonzero(columns["kind"] == _HOST_COMM)):
+            start = int(columns["start"][i])
             row = CommRow(
                 row=first_row + i,
                 on_device=False,
@@ -236,13 +232,12 @@ class KinetoRows:
                 dtypes=details[columns["dtypes"][i]] or "",
             )
             recording.comm_rows.append(row)
-        for i in np.flatnonzero(columns["name"] == self.call_name).tolist():
+        for i, args in fields.args_of(np.flatnonzero(columns["name"] == self.call_name)):
             start = int(columns["start"][i])
-            stop, args = start + int(columns["dur"][i]), events[i].args
             call = CommCall(
                 lane=int(columns["lane"][i]),
                 start=start,
-                stop=stop,
+                stop=start + int(columns["dur"][i]),
                 metadata=self._metadata(args),
                 seq=whole_or_none(args.seq),
                 shapes=details[columns["shapes"][i]] or "",
@@ -281,48 +276,46 @@ class KinetoRows:
             self.recording.modules.append((columns["lane"][rows], begin, begin + columns["dur"][rows], modules[rows]))
 
     def _add_device(self, batch: _RowBatch) -> None:
-        category, events, name, start, dur = batch
-        count = len(events)
-        args = [e.args for e in events]
+        category, fields, name, start, dur = batch
+        count = len(fields)
         kind = DEVICE_KINDS[category]
-        external = [a.external_id for a in args] if category[0].islower() else [a.old_external_id for a in args]
         columns: Columns = {
-            "lane": self._lane_codes(_stream_keys(events), _stream_lane),
+            "lane": fields.streams(),
             "kind": np.full(count, KIND_CODE[kind], np.uint8),
             "name": name,
             "start": start,
             "dur": dur,
-            "correlation": integers([a.correlation for a in args]),
-            "external_id": integers(external),
+            "correlation": fields.integers("correlation"),
+            "external_id": fields.integers("external_id" if category[0].islower() else "old_external_id"),
         }
-        self._add_device_details(category, kind, events, columns)
+        self._add_device_details(category, kind, fields, columns)
         if kind == "kernel":
-            self._keep_device_comm(events, columns)
+            self._keep_device_comm(fields, columns)
         self.recording.device.append(count, columns)
 
-    def _add_device_details(self, category: str, kind: str, events: list[Event], columns: Columns) -> None:
-        args = [e.args for e in events]
+    @staticmethod
+    def _add_device_details(category: str, kind: str, fields: EventFields, columns: Columns) -> None:
         if category == "mtia_ccp_events":
-            columns["kind"] = np.array([KIND_CODE[MTIA_NAMES.get(e.name, "kernel")] for e in events], np.uint8)
-            columns["bytes"] = whole_numbers([a.size for a in args])
+            columns["kind"] = np.array([KIND_CODE[MTIA_NAMES.get(n, "kernel")] for n in fields.names()], np.uint8)
+            columns["bytes"] = fields.whole_numbers("size")
         elif kind == "kernel":
-            columns["grid"] = self._codes(self.vocabulary.grids, [a.grid for a in args])
-            columns["block"] = self._codes(self.vocabulary.grids, [a.block for a in args])
-            columns["registers"] = small_integers([a.registers for a in args])
-            columns["shared_memory"] = small_integers([a.shared_memory for a in args])
-            columns["occupancy"] = numbers([a.occupancy for a in args])
+            columns["grid"] = fields.grids("grid")
+            columns["block"] = fields.grids("block")
+            columns["registers"] = small_integers(fields.integers("registers"))
+            columns["shared_memory"] = small_integers(fields.integers("shared_memory"))
+            columns["occupancy"] = fields.numbers("occupancy")
         elif kind in ("memcpy", "memset"):
-            columns["bytes"] = whole_numbers([a.bytes for a in args])
+            columns["bytes"] = fields.whole_numbers("bytes")
         elif kind == "sync":
-            columns["wait_stream"] = whole_numbers([a.wait_stream for a in args])
-            columns["wait_correlation"] = whole_numbers([a.wait_correlation for a in args])
+            columns["wait_stream"] = fields.whole_numbers("wait_stream")
+            columns["wait_correlation"] = fields.whole_numbers("wait_correlation")
 
-    def _keep_device_comm(self, events: list[Event], columns: Columns) -> None:
+    def _keep_device_comm(self, fields: EventFields, columns: Columns) -> None:
         comm = self.vocabulary.is_comm_kernel[columns["name"]]
-        comm |= np.array([e.args.collective is not None for e in events], np.bool_)
+        comm |= fields.is_collective()
         columns["kind"][comm] = _COMM
         names, first_row = self.vocabulary.names.texts(), self.recording.device.rows
-        for i in np.flatnonzero(comm).tolist():
+        for i, args in fields.args_of(np.flatnonzero(comm)):
             start = int(columns["start"][i])
             row = CommRow(
                 row=first_row + i,
@@ -332,12 +325,13 @@ class KinetoRows:
                 start=start,
                 stop=start + int(columns["dur"][i]),
                 correlation=int(columns["correlation"][i]),
-                metadata=self._metadata(events[i].args),
-                seq=whole_or_none(events[i].args.seq),
+                metadata=self._metadata(args),
+                seq=whole_or_none(args.seq),
             )
             self.recording.comm_rows.append(row)
 
-    def _add_untimed(self, events: list[Event]) -> None:
+    def add_untimed(self, events: list[Event]) -> None:
+        """Add events of other phases than `X`."""
         memory = [event for event in events if event.name == "[memory]"]
         arrows = [event for event in events if event.ph in ("s", "f") and event.cat == "fwdbwd"]
         if memory:
@@ -348,7 +342,7 @@ class KinetoRows:
             if event.ph == "M" and event.name == "thread_name" and isinstance(event.args.name, str):
                 self.lane_names[_hashable((event.pid, event.tid))] = event.args.name
         for phase, count in Counter([event.ph for event in events]).items():
-            if phase not in _KNOWN_PHASES:
+            if phase not in KNOWN_PHASES:
                 self.recording.losses["unknown_phases"] += count
                 self.recording.examples.setdefault("unknown_phases", phase or "(none)")
 
@@ -360,7 +354,7 @@ class KinetoRows:
         args = [e.args for e in kept]
         columns: Columns = {
             "time": at[good],
-            "lane": self._lane_codes([("t", e.pid, e.tid) for e in kept], _thread_lane),
+            "lane": self.find_lanes([("t", e.pid, e.tid) for e in kept]),
             "device_type": whole_numbers([a.device_type for a in args], np.int32),
             "device_index": whole_numbers([a.device_index for a in args], np.int32),
             "address": whole_numbers([a.address for a in args]),
@@ -373,7 +367,7 @@ class KinetoRows:
     def _add_arrows(self, events: list[Event]) -> None:
         times = to_ns([e.ts for e in events])
         numbers_of_arrows = whole_numbers([e.id for e in events])
-        lanes = self._lane_codes([("t", e.pid, e.tid) for e in events], _thread_lane)
+        lanes = self.find_lanes([("t", e.pid, e.tid) for e in events])
         good = (times != UNREADABLE) & (np.abs(times) < _FARTHEST) & (numbers_of_arrows != NULL)
         begins = np.array([e.ph == "s" for e in events], np.bool_)
         for phase, own in (("s", good & begins), ("f", good & ~begins)):
@@ -414,38 +408,11 @@ def _hashable(key: tuple[Any, ...]) -> Any:
     return tuple(part if part is None or isinstance(part, (int, str)) else repr(part) for part in key)
 
 
-def _thread_lane(key: LaneKey) -> RecordedLane:
-    return RecordedLane(kind="thread", process=whole_or_none(key[1]), thread=whole_or_none(key[2]))
-
-
-def _stream_lane(key: LaneKey) -> RecordedLane:
-    return RecordedLane(kind="stream", device=whole_or_none(key[1], bits=32), stream=whole_or_none(key[2]))
-
-
-def _stream_keys(events: list[Event]) -> list[LaneKey]:
-    """Return device and stream from the arguments; MTIA and device annotations have them as process and thread."""
-    return [
-        (
-            "s",
-            e.pid if e.args.device is None else e.args.device,
-            e.tid if e.args.stream is None else e.args.stream,
-        )
-        for e in events
-    ]
-
-
-def _source_line(stack: Raw) -> str:
-    """Return the innermost frame of the user's own code, otherwise the innermost of all."""
-    if not stack:
-        return ""
-    try:
-        text = msgspec.json.decode(stack)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return ""
-    if not isinstance(text, str) or not text:
-        return ""
-    frames = text.split(";")
-    return next((frame for frame in frames if not _LIBRARY_FRAME.search(frame)), frames[0]).strip()
+def _recorded_lane(key: LaneKey) -> RecordedLane:
+    kind, first, second = key
+    if kind == "t":
+        return RecordedLane(kind="thread", process=whole_or_none(first), thread=whole_or_none(second))
+    return RecordedLane(kind="stream", device=whole_or_none(first, bits=32), stream=whole_or_none(second))
 
 
 def _metadata(args: Args) -> CommMetadata:

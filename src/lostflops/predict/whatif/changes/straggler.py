@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache, partial
 from typing import Final
 
 import numpy as np
@@ -13,7 +15,7 @@ from lostflops.predict.graph.tasks import TaskGraph
 from lostflops.predict.whatif.change import Change, Edited, Facts
 from lostflops.predict.whatif.graph_edits.cohorts import cohorts, own_times
 from lostflops.predict.whatif.graph_edits.delays import without_waits
-from lostflops.predict.whatif.graph_edits.late_ranks import cap_late_ranks
+from lostflops.predict.whatif.graph_edits.late_ranks import AlikeTasks, cap_late_ranks, find_alike_tasks
 from lostflops.predict.whatif.memory_edits.unchanged_memory import keep_memory_unchanged
 
 SMALLEST: Final = 0.03
@@ -36,11 +38,12 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
         raise NotApplicable("no two recorded ranks do the same work in one collective: nothing to compare")
     chosen = _parse_rank(graph, kinds, value) if value != _REMOVED else _all_late(graph, kinds, facts)
     base, shorter = without_waits(graph)
-    changed = base
+    changed, alike = base, cache(partial(find_alike_tasks, base))
     for kind in kinds:
         late = [rank for rank in kind if rank in chosen]
         if 0 < len(late) < len(kind):
-            changed = cap_late_ranks(changed, late, [rank for rank in kind if rank not in late])
+            known = alike(tuple(kind)) if changed is base else None
+            changed = cap_late_ranks(changed, late, [rank for rank in kind if rank not in late], known)
     said = ", ".join(map(str, sorted(chosen)))
     note = (
         f"Between two collectives, tasks of rank {said} take no longer than the median of the peers; tasks that the "
@@ -51,19 +54,21 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
         doubt=_DOUBT,
         notes=(note,),
         extra={"ranks": sorted(chosen)},
-        off=_chance(base, kinds, chosen) + shorter,
+        off=_chance(base, kinds, chosen, alike) + shorter,
     )
 
 
-def _chance(graph: TaskGraph, kinds: list[list[int]], late: set[int]) -> float:
+def _chance(
+    graph: TaskGraph, kinds: list[list[int]], late: set[int], alike: Callable[[tuple[int, ...]], AlikeTasks]
+) -> float:
     """Return the mean gain from capping ranks that are not late: that much of the answer may be ordinary variation of
-    steps."""
+    steps. `alike` finds the tasks of a kind."""
     step = replay(graph).mean_step
     tried = [(rank, kind) for kind in kinds if late & set(kind) for rank in kind if rank not in late][:_TRIED]
-    gains = [
-        step - replay(cap_late_ranks(graph, [rank], [one for one in kind if one != rank])).mean_step
-        for rank, kind in tried
-    ]
+    gains = []
+    for rank, kind in tried:
+        peers = [one for one in kind if one != rank]
+        gains.append(step - replay(cap_late_ranks(graph, [rank], peers, alike(tuple(kind)))).mean_step)
     return max(sum(gains) / max(len(gains), 1), 0.0)
 
 

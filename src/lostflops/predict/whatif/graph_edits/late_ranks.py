@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -17,14 +17,34 @@ _HALF: Final = 0.5
 Rows = npt.NDArray[Any]
 
 
-def cap_late_ranks(graph: TaskGraph, late: Sequence[int], others: Sequence[int]) -> TaskGraph:
+@dataclass(frozen=True, slots=True)
+class AlikeTasks:
+    """Tasks of ranks that do the same work, outside of collectives. Whoever caps several of these ranks in turn finds
+    them once."""
+
+    rows: Rows
+    group: Rows
+    """Group of each row, as `groups` numbers them."""
+    key: Rows
+    """Number of each row: the same task has one number on all ranks."""
+
+
+def find_alike_tasks(graph: TaskGraph, ranks: Sequence[int]) -> AlikeTasks:
+    rows = np.flatnonzero(np.isin(graph.rank, ranks) & (graph.tasks.meeting < 0))
+    group = groups(graph, rows, ranks)
+    return AlikeTasks(rows, group, _keys(graph, rows, group))
+
+
+def cap_late_ranks(
+    graph: TaskGraph, late: Sequence[int], others: Sequence[int], alike: AlikeTasks | None = None
+) -> TaskGraph:
     """Cap the tasks of `late` ranks, and the gaps after them, at the median of the same task on `others`; remove tasks
     that fewer than half of the others have. Time that others spend on tasks which a late rank does not have, or does
     faster, is given back from the time removed between the same two collectives: the rank did the same work in another
-    way, or by chance, and must not become faster than the others."""
-    rows = np.flatnonzero(np.isin(graph.rank, [*late, *others]) & (graph.tasks.meeting < 0))
-    group = groups(graph, rows, [*late, *others])
-    key = _keys(graph, rows, group)
+    way, or by chance, and must not become faster than the others. `alike` are the tasks of all these ranks, if they are
+    known."""
+    alike = alike or find_alike_tasks(graph, [*late, *others])
+    rows, group, key = alike.rows, alike.group, alike.key
     is_late = np.isin(graph.rank[rows], late)
     theirs = rows[~is_late]
     table = _Table(key[~is_late], np.searchsorted(np.sort(others), graph.rank[theirs]), len(others), key)
@@ -56,8 +76,7 @@ def _lacking(typical: npt.NDArray[np.float64], key: Rows, group: Rows, own: Rows
     of_key = np.zeros(typical.size, np.int64)
     of_key[key] = group
     ns = np.where(lacks, np.maximum(typical, 0), 0.0)
-    found: npt.NDArray[np.float64] = np.zeros(int(group.max(initial=-1)) + 1)
-    np.add.at(found, of_key, ns)
+    found: npt.NDArray[Any] = np.bincount(of_key, ns, minlength=int(group.max(initial=-1)) + 1)
     return found
 
 
@@ -87,8 +106,9 @@ class _Table:
 
     def medians(self, values: Ns) -> npt.NDArray[np.float64]:
         """Return the median of each key over ranks; 0 if no rank has the key."""
-        table = np.zeros(self._shape)
-        np.add.at(table, self._at, values)
+        rows, ranks = self._shape
+        at = self._at[0] * ranks + self._at[1]
+        table = np.bincount(at, values, minlength=rows * ranks).reshape(self._shape)
         table[~self._seen] = np.inf
         table.sort(axis=1)
         row, last = np.arange(self._shape[0]), np.maximum(self.counts - 1, 0)

@@ -75,11 +75,33 @@ class _Edges:
         self.early.append(early)
         self.because.append(because)
 
+    def extend(self, src: Rows, dst: Rows, delay: Rows, early: Flags, because: int) -> None:
+        """Add several edges for the same reason."""
+        self.src += src.tolist()
+        self.dst += dst.tolist()
+        self.delay += delay.tolist()
+        self.early += early.tolist()
+        self.because += [because] * src.size
+
+
+class _Users:
+    """Edges out of tasks, as lists: each is read by itself."""
+
+    def __init__(self, graph: TaskGraph) -> None:
+        told = graph.edges
+        order = np.argsort(told.src, kind="stable")
+        self._first = np.searchsorted(told.src[order], np.arange(len(graph.tasks) + 1))
+        dst = told.dst[order]
+        columns = (dst, graph.tasks.lane[dst], told.delay[order], told.after_start[order], told.because[order])
+        self._edges = list(zip(*(column.tolist() for column in columns), strict=True))
+
+    def of(self, task: int) -> list[tuple[int, int, int, bool, int]]:
+        """Return the edges out of a task: where to, on which lane, delay, whether after the start, and why."""
+        return self._edges[self._first[task] : self._first[task + 1]]
+
 
 def recut(graph: TaskGraph, plans: Sequence[Plan], transfers: TimedTransfers) -> TaskGraph:
-    inputs, edges = Inputs(graph), _Edges()
-    out = np.argsort(graph.edges.src, kind="stable")
-    first = np.searchsorted(graph.edges.src[out], np.arange(len(graph.tasks) + 1))
+    inputs, users, edges = Inputs(graph), _Users(graph), _Edges()
     after: list[int] = []
     like: list[int] = []
     meeting: list[int] = []
@@ -100,12 +122,10 @@ def recut(graph: TaskGraph, plans: Sequence[Plan], transfers: TimedTransfers) ->
                 calling = np.unique(held.src[enqueuing[held.src]])
                 duration[calling] = np.round(duration[calling] * (plan.new.size / plan.old.size))
             for new, old in zip(*(each.tolist() for each in plan.shared_buckets), strict=True):
-                for edge in out[first[own[old]] : first[own[old] + 1]]:
-                    told, user = graph.edges, int(graph.edges.dst[edge])
+                for user, lane, delay, early, because in users.of(own[old]):
                     # Who went on before the last of these gradients was ready did not wait for it.
-                    if user > needs.get((int(graph.tasks.lane[user]), new), NONE):
-                        early, because = bool(told.after_start[edge]), int(told.because[edge])
-                        edges.add(-1 - base - new, user, int(told.delay[edge]), early=early, because=because)
+                    if user > needs.get((lane, new), NONE):
+                        edges.add(-1 - base - new, user, delay, early=early, because=because)
         count += plan.new.size
     rows = np.array(like, np.int64)
     tasks = graph.tasks.take(rows)._replace(
@@ -149,33 +169,33 @@ def _hold(graph: TaskGraph, plan: Plan, held: HoldingTasks, base: int, edges: _E
     sources, recorded = between(graph, held, plan.round.step, plan.places)
     least = int(told.delay[held.edges].min())
     because = int(told.because[held.edges[0]])
-    launched = because == Because.LAUNCH
-    for new, (src, at) in enumerate(zip(sources.tolist(), recorded.tolist(), strict=True)):
-        edge = held.edges[at]
-        delay, early = (int(told.delay[edge]), bool(told.after_start[edge])) if at >= 0 else (least, launched)
-        edges.add(src, -1 - base - new, delay, early=early, because=because)
-    return [int(src) for src in sources]
+    is_recorded, edge = recorded >= 0, held.edges[recorded]
+    delay = np.where(is_recorded, told.delay[edge], least)
+    early = np.where(is_recorded, told.after_start[edge], because == Because.LAUNCH)
+    edges.extend(sources, -1 - base - np.arange(sources.size), delay, early, because)
+    found: list[int] = sources.tolist()
+    return found
 
 
 def _lanes(graph: TaskGraph, plan: Plan, own: Rows) -> Rows:
     """Return for each new reduction a recorded one to copy; the lanes take turns."""
-    lanes = graph.tasks.lane[own]
-    turns = list(dict.fromkeys(lanes.tolist()))
-    wanted = [turns[new % len(turns)] for new in range(plan.new.size)]
-    return np.array([own[np.flatnonzero(lanes == lane)[-1]] for lane in wanted], np.int64)
+    last = dict(zip(graph.tasks.lane[own].tolist(), own.tolist(), strict=True))
+    return np.array(list(last.values()), np.int64)[np.arange(plan.new.size) % len(last)]
 
 
 def _behind(graph: TaskGraph, plan: Plan, own: Rows, copied: Rows) -> list[int]:
     """Return the task after which each new reduction comes on its lane: the last recorded reduction that ends no
     later."""
-    lanes = graph.tasks.lane[own]
-    found = []
-    for new, like in enumerate(copied.tolist()):
-        same = own[(lanes == graph.tasks.lane[like]) & (plan.old <= plan.new[new])]
-        first = int(own[lanes == graph.tasks.lane[like]][0])
-        before = first - 1 if first and graph.tasks.lane[first - 1] == graph.tasks.lane[first] else NONE
-        found.append(int(same[-1]) if same.size else before)
-    return found
+    lanes, wanted = graph.tasks.lane[own], graph.tasks.lane[copied]
+    found = np.empty(copied.size, np.int64)
+    for lane in dict.fromkeys(lanes.tolist()):
+        same, rows = np.flatnonzero(lanes == lane), np.flatnonzero(wanted == lane)
+        first = int(own[same[0]])
+        before = first - 1 if first and graph.tasks.lane[first - 1] == lane else NONE
+        ended = np.searchsorted(plan.old[same], plan.new[rows], "right")
+        found[rows] = np.concatenate(([before], own[same]))[ended]
+    behind: list[int] = found.tolist()
+    return behind
 
 
 def _with_meetings(

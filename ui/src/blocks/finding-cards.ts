@@ -1,0 +1,122 @@
+// The first findings of the overview: what it is, what its fix saves, how to fix it, and ways to look further.
+
+import { h } from "../dom";
+import type { Child } from "../dom";
+import { prose } from "../glossary";
+import { learnPrediction } from "../predictions";
+import { select } from "../selection";
+import { showOnTimeline } from "../timeline/where";
+import type { Finding, FindingPlace, Findings } from "../types";
+import { formatInterval, formatNs, formatPercent } from "../units";
+import { isSure, saving } from "./findings";
+
+/** Time around a stall and its wait that is shown with them, as a part of theirs. */
+const AROUND = 0.15;
+
+export function drawCards(block: Findings): Element {
+  const shown = block.items.slice(0, block.most_shown ?? block.items.length);
+  const left = block.items.length - shown.length;
+  const view = document.querySelector("article[data-kinds~=Findings]:not(:first-child)")?.id ?? "diagnosis";
+  return h(
+    "div",
+    { class: "cards" },
+    h("ol", {}, ...shown.map((one, place) => h("li", {}, card(one, place, block.places[place] ?? null)))),
+    left > 0 ? h("a", { href: `#${view}` }, `${left} more in the diagnosis`) : null,
+  );
+}
+
+function card(one: Finding, place: number, where: FindingPlace | null): Element {
+  const [title, rest] = clauses(one.what);
+  const sure = isSure(one) && one.level === "found";
+  return h(
+    "section",
+    { class: one.level === "found" ? "card" : "card suspected", "data-cause": one.cause },
+    h(
+      "p",
+      { class: "title" },
+      h("span", {}, `${place + 1} · ${one.level === "found" ? "" : "Suspected: "}`, ...prose(title)),
+      h("b", { class: sure ? "gain" : "gain unsure" }, short(one)),
+    ),
+    range(one),
+    h("p", { class: "muted" }, ...prose(rest)),
+    h("p", { class: "fix" }, h("span", { class: "word" }, "Fix: "), ...prose(one.fix)),
+    findingActions(one, where),
+  );
+}
+
+/** The first clause, and the rest. */
+function clauses(what: string): [string, string] {
+  const [first = "", ...rest] = what.split(/(?<=[.:]) /);
+  const more = rest.join(" ");
+  return [first.replace(/[.:]$/, ""), more.charAt(0).toUpperCase() + more.slice(1)];
+}
+
+function short(one: Finding): string {
+  const of = one.prediction;
+  if (of === null || of.gain_high <= 0) return "no time yet";
+  if (of.is_bound) return `saves at most ${formatPercent(of.gain)}`;
+  if (of.gain_low <= 0) return `up to ${formatPercent(of.gain_high)}, may be zero`;
+  return `${one.level === "found" ? "saves" : "may save"} ${formatPercent(of.gain)}`;
+}
+
+/** The interval of its saving on a scale of the whole step. */
+function range(one: Finding): Child {
+  const of = one.prediction;
+  if (of === null || of.is_bound || of.gain_low <= 0) return null;
+  const bar = h("i");
+  bar.style.setProperty("left", `${100 * of.gain_low}%`);
+  bar.style.setProperty("width", `${100 * (of.gain_high - of.gain_low)}%`);
+  const best = h("b");
+  best.style.setProperty("left", `${100 * of.gain}%`);
+  const words = `${saving(one)}; the bar is the whole step`;
+  return h("div", { class: "interval", role: "img", "aria-label": words, title: words }, bar, best, h("span", {}, `90%: ${formatInterval(of.gain_low, of.gain_high)}`));
+}
+
+/** Ways on from a finding: the stall itself, and what its fix would do. */
+export function findingActions(one: Finding, where: FindingPlace | null): Element | null {
+  const acts: Element[] = [];
+  const changes = changesOf(one);
+  learn(one, changes);
+  if (where) acts.push(h("button", { type: "button", class: "act show", click: () => show(where, changes) }, "Show me"));
+  if (changes.length && document.querySelector("article[data-kinds~=Knobs]")) {
+    acts.push(h("button", { type: "button", class: "act", click: () => tryIt(changes) }, "Try it"));
+  }
+  return acts.length ? h("p", { class: "acts" }, ...acts) : null;
+}
+
+/** The stall and the longest wait for it, one below the other, with a note at each. */
+function show({ rank, line, stall, event, victim, wait }: FindingPlace, changes: [string, string][]): void {
+  const ranks = victim === null ? [rank] : [rank, victim];
+  const [start, stop] = [Math.min(stall[0], wait?.[0] ?? Infinity), Math.max(stall[1], wait?.[1] ?? 0)];
+  const around = AROUND * (stop - start);
+  const notes: [number, string][] = [[stall[0], `Rank ${rank}: ${line}, ${formatNs(stall[1] - stall[0])}`]];
+  if (wait) notes.push([wait[0], `Rank ${victim} waits ${formatNs(wait[1] - wait[0])} for rank ${rank}`]);
+  showOnTimeline({
+    ranks,
+    pinned: ranks,
+    open: event === null ? [] : [rank],
+    event: event === null ? null : [rank, event],
+    time: wait ?? stall,
+    zoom: [Math.max(0, Math.round(start - around)), Math.round(stop + around)],
+    notes,
+    changes,
+  });
+}
+
+/** The timeline shows the predicted step over the measured one. */
+function learn({ prediction: of }: Finding, changes: [string, string][]): void {
+  if (!of?.measured_ns || of.predicted_ns === null || of.is_bound) return;
+  const { measured_ns: measured, predicted_ns: predicted, low_ns: low, high_ns: high } = of;
+  learnPrediction(changes, { measured, predicted, low: low ?? predicted, high: high ?? predicted });
+}
+
+function changesOf(one: Finding): [string, string][] {
+  return (one.prediction?.change ?? "").split(/[\s,]+/).flatMap((word): [string, string][] => {
+    const cut = word.indexOf("=");
+    return cut > 0 ? [[word.slice(0, cut), word.slice(cut + 1)]] : [];
+  });
+}
+
+function tryIt(changes: [string, string][]): void {
+  select({ changes, view: document.querySelector("article[data-kinds~=Knobs]")!.id });
+}

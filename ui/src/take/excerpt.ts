@@ -1,0 +1,57 @@
+// What is looked at, as Markdown for a pull request or a chat: the verdict, the selection in words, findings, and the ledger.
+//
+// Text from traces is data: it cannot become markup. As in show/report/markdown.py.
+
+import { saving } from "../blocks/findings";
+import type { Selection } from "../selection";
+import { describeSelection } from "../selection-words";
+import type { Findings, Lines, Result } from "../types";
+import { formatNs, formatShare, printable } from "../units";
+
+const SPECIAL = /[\\`*_[\]<>|#~&$]/g;
+
+export function excerpt(title: string, results: Result[], selection: Selection): string {
+  const blocks = results.flatMap((result) => result.blocks);
+  const findings = blocks.filter((block): block is Findings => block.kind === "Findings");
+  const ledger = blocks.find((block): block is Lines => block.kind === "Lines" && block.total_ns > 0);
+  const most = findings.reduce<Findings | null>((best, one) => (one.items.length > (best?.items.length ?? 0) ? one : best), null);
+  const parts = [
+    `# ${escape(title)}`,
+    escape(results[0]?.verdict ?? ""),
+    formatSelected(selection),
+    most ? formatFindings(most) : "",
+    ledger ? formatLedger(ledger) : "",
+  ];
+  return `${parts.filter(Boolean).join("\n\n")}\n`;
+}
+
+function escape(words: string): string {
+  return printable(words).replace(SPECIAL, (mark) => `\\${mark}`);
+}
+
+/** The selection in words; empty where all of the run is looked at. */
+function formatSelected(selection: Selection): string {
+  const words = describeSelection(selection).map(escape);
+  const said = selection.notes.map(([at, note]) => `- At ${formatNs(at)}: ${escape(note)}`);
+  return [words.length ? `Selected: ${words.join("; ")}.` : "", said.join("\n")].filter(Boolean).join("\n\n");
+}
+
+function formatFindings(block: Findings): string {
+  const items = block.items.map((one, place) => {
+    const level = one.level === "suspected" ? "Suspected: " : "";
+    const lines = [`${place + 1}. **${level}${escape(one.what)}**`, `   - Saves: ${escape(saving(one))}`, `   - Fix: ${escape(one.fix)}`];
+    return lines.join("\n");
+  });
+  return `## ${escape(block.title || "Findings")}\n\n${items.join("\n")}`;
+}
+
+/** Of the whole run: parts of it are in the selection's own tables. */
+function formatLedger(block: Lines): string {
+  const row = (cells: string[]): string => `| ${cells.join(" | ")} |`;
+  const per = block.unit ? `time per ${escape(block.unit)}` : "time";
+  const lines = block.items.filter(({ ns }) => ns > 0);
+  const rows = lines.map(({ name, ns, share }) => row([escape(name), formatNs(ns / block.per), formatShare(share)]));
+  const total = row(["total", formatNs(block.total_ns / block.per), formatShare(1)]);
+  const heads = [row(["line", per, "share"]), "| --- | ---: | ---: |"];
+  return [`## ${escape(block.title || "Ledger")}, whole run`, "", ...heads, ...rows, total].join("\n");
+}
