@@ -179,7 +179,7 @@ def test_by(lostflops, golden: Path) -> None:
 
 def test_markdown(lostflops, golden: Path) -> None:
     text = lostflops("memory", golden, "--markdown").out
-    assert text.startswith("## What is using the memory\n")
+    assert text.startswith("## Memory\n")
     assert "| activations | 3.00 GB | 37.5% | aten::gelu 1.50 GB, aten::linear 1.50 GB |" in text
 
 

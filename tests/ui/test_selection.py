@@ -14,41 +14,15 @@ from lostflops.show.pages.page import QUESTIONS, page_of
 from lostflops.show.report.html import write_page
 from lostflops.store.run import Run
 from tests.ui.made_run import hosted_run
+from tests.ui.seen import CANVAS, SMOOTHED, difference, drawn, picture, settle, show_first
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Locator
     from playwright.sync_api import Page as Tab
 
     from tests.ui.conftest import OpenPage
 
 ASKED = ("overview", "timeline", "diagnosis", "ranks", "lateness", "steps")
 LATEST_FIRST = [2, 5, 0, 3, 1, 7, 4, 6]
-CANVAS = "#timeline .timeline .rows canvas"
-SETTLED_MS = 700
-"""After this long a timeline that has come to rest is in the address."""
-
-# How many pixels of two pictures differ, and by how much at most; pictures of other sizes differ everywhere.
-DIFFERENCE = """async (pictures) => {
-  const images = await Promise.all(pictures.map((picture) => {
-    const bytes = Uint8Array.from(atob(picture), (letter) => letter.charCodeAt(0));
-    return createImageBitmap(new Blob([bytes], { type: "image/png" }));
-  }));
-  const [one, other] = images.map((image) => {
-    const pen = new OffscreenCanvas(image.width, image.height).getContext("2d");
-    pen.drawImage(image, 0, 0);
-    return pen.getImageData(0, 0, image.width, image.height);
-  });
-  if (one.width !== other.width || one.height !== other.height) return [one.width * one.height, 255];
-  let [count, most] = [0, 0];
-  for (let at = 0; at < one.data.length; at += 4) {
-    const by = Math.max(...[0, 1, 2].map((part) => Math.abs(one.data[at + part] - other.data[at + part])));
-    if (by) count++;
-    most = Math.max(most, by);
-  }
-  return [count, most];
-}"""
-MOST_DIFFERENT = 50
-"""Pixels whose edges may be smoothed in another way."""
 # Words at the left edge of the timeline, from its top.
 LABELS = """async (canvas) => {
   const [write, found] = [CanvasRenderingContext2D.prototype.fillText, []];
@@ -101,34 +75,10 @@ def words(tab: Tab) -> str:
     return bar.locator("> span").inner_text() if bar.is_visible() else ""
 
 
-def drawn(tab: Tab) -> Locator:
-    canvas = tab.locator(CANVAS)
-    canvas.wait_for()
-    return canvas
-
-
 def rows(tab: Tab) -> list[int]:
     """Ranks of the rows of the timeline, from the top."""
     texts = drawn(tab).evaluate(LABELS)
     return [int(text.removeprefix("rank ")) for text in texts if text.startswith("rank ")]
-
-
-def settle(tab: Tab) -> None:
-    tab.wait_for_timeout(SETTLED_MS)
-
-
-def picture(tab: Tab) -> str:
-    """The timeline without pointer and keyboard, which are not part of a selection."""
-    drawn(tab)
-    tab.mouse.move(2, 2)
-    tab.evaluate("document.activeElement.blur()")
-    settle(tab)
-    return b64encode(tab.locator("#timeline .timeline").screenshot()).decode()
-
-
-def show_first(tab: Tab) -> None:
-    tab.locator("#overview .card").first.get_by_role("button", name="Show me").click()
-    settle(tab)
 
 
 def scroll_and_zoom(tab: Tab) -> None:
@@ -154,12 +104,11 @@ def test_a_copied_address_shows_the_same_pixels(open_page: OpenPage, file: Path,
         scroll_and_zoom(tab)
     seen = picture(tab)
     copied = open_page(tab.url, **look)
-    count, most = copied.evaluate(DIFFERENCE, [seen, picture(copied)])
-    assert count <= MOST_DIFFERENT, f"{count} pixels differ, by up to {most}"
+    assert difference(copied, seen, picture(copied)) <= SMOOTHED
     assert copied.url == tab.url
     assert words(copied) == words(tab)
     untouched = open_page(file, **look)
-    assert untouched.evaluate(DIFFERENCE, [seen, picture(untouched)])[0] > 1000, "something else was to be seen"
+    assert difference(untouched, seen, picture(untouched)) > 1000, "something else was to be seen"
 
 
 def test_show_me_shows_the_stall_and_who_waits_for_it(open_page: OpenPage, file: Path, place: FindingPlace) -> None:
@@ -284,11 +233,11 @@ def test_a_cell_of_a_heat_map_selects_its_rank_and_step(open_page: OpenPage, fil
     tab.mouse.move(2, 2)
     chart.hover(position=place)
     after = b64encode(chart.screenshot()).decode()
-    assert tab.evaluate(DIFFERENCE, [before, after])[0] > 20, "the cell is framed"
+    assert difference(tab, before, after) > 20, "the cell is framed"
     clear(tab)
     chart.hover(position=place)
     again = b64encode(chart.screenshot()).decode()
-    assert tab.evaluate(DIFFERENCE, [before, again])[0] <= MOST_DIFFERENT
+    assert difference(tab, before, again) <= SMOOTHED
 
 
 @pytest.mark.parametrize(
@@ -357,7 +306,7 @@ def test_selected_steps_fill_the_timeline_until_somebody_looks_elsewhere(
     settle(tab)
     whole = picture(tab)
     copied = open_page(tab.url)
-    assert copied.evaluate(DIFFERENCE, [whole, picture(copied)])[0] <= MOST_DIFFERENT
+    assert difference(copied, whole, picture(copied)) <= SMOOTHED
 
 
 def test_rows_are_in_the_order_that_is_asked_for(open_page: OpenPage, file: Path, strips: Strips) -> None:

@@ -5,7 +5,17 @@ export const KEYS: [string, string][] = [
   ["k", "previous result"],
   ["/", "search the visible table or timeline"],
   ["?", "show this help"],
-  ["Esc", "close a dialog or tooltip, leave a search box, zoom out"],
+  ["Esc", "close a dialog or tooltip, leave a search box, zoom out, clear the selection"],
+];
+export const TIMELINE_KEYS: [string, string][] = [
+  ["w s", "zoom in and out"],
+  ["a d", "earlier and later"],
+  ["\u2191 \u2193", "move between rows"],
+  ["Enter", "open the lanes of a rank"],
+  ["p", "pin a row to the top"],
+  ["x", "select what is visible"],
+  ["Shift+\u2190 Shift+\u2192", "previous and next event"],
+  ["0", "show everything"],
 ];
 
 export interface Actions {

@@ -8,7 +8,7 @@ const LONGEST_NAME = 40;
 /** Each part of it; none where all of the run is looked at. */
 export function describeSelection({ ranks, steps, time, event, search, changes }: Selection): string[] {
   return [
-    ranks.length ? `${ranks.length > 1 ? "ranks" : "rank"} ${formatValues(ranks, "")}` : "",
+    ranks.length ? `${ranks.length > 1 ? "ranks" : "rank"} ${formatValues([...ranks].sort((one, other) => one - other), "")}` : "",
     steps ? (steps[0] === steps[1] ? `step ${steps[0]}` : `steps ${steps[0]} to ${steps[1]}`) : "",
     time ? `${formatNs(time[1] - time[0])} from ${formatNs(time[0])}` : "",
     event ? `event ${event[1]} of rank ${event[0]}` : "",

@@ -214,6 +214,10 @@ export interface FindingPlace {
   event: number | null;
   victim: number | null;
   wait: [number, number] | null;
+  /** Ranks that the victim waited for, which in turn waited. */
+  between: number[];
+  /** ns that the rank spent more on the line than the rank that waited for it. */
+  more: number | null;
 }
 
 export interface Findings {

@@ -534,6 +534,10 @@ class FindingPlace:
     """Rank that waited longest for `rank`, if one did."""
     wait: tuple[int, int] | None
     """Start and stop of its wait."""
+    between: tuple[int, ...] = ()
+    """Ranks that it waited for, which in turn waited, the last of them for `rank`."""
+    more: int | None = None
+    """Time that `rank` spent more on `line` than the rank that waited for it, in the same step."""
 
 
 @dataclass(frozen=True, slots=True)

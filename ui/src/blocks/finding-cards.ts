@@ -3,7 +3,7 @@
 import { h } from "../dom";
 import type { Child } from "../dom";
 import { prose } from "../glossary";
-import { learnPrediction } from "../predictions";
+import { learnPrediction, stepInterval } from "../predictions";
 import { select } from "../selection";
 import { showOnTimeline } from "../timeline/where";
 import type { Finding, FindingPlace, Findings } from "../types";
@@ -85,12 +85,11 @@ export function findingActions(one: Finding, where: FindingPlace | null): Elemen
 }
 
 /** The stall and the longest wait for it, one below the other, with a note at each. */
-function show({ rank, line, stall, event, victim, wait }: FindingPlace, changes: [string, string][]): void {
-  const ranks = victim === null ? [rank] : [rank, victim];
+function show(place: FindingPlace, changes: [string, string][]): void {
+  const { rank, stall, event, victim, wait } = place;
+  const ranks = victim === null ? [rank] : [rank, ...[...place.between].reverse(), victim];
   const [start, stop] = [Math.min(stall[0], wait?.[0] ?? Infinity), Math.max(stall[1], wait?.[1] ?? 0)];
   const around = AROUND * (stop - start);
-  const notes: [number, string][] = [[stall[0], `Rank ${rank}: ${line}, ${formatNs(stall[1] - stall[0])}`]];
-  if (wait) notes.push([wait[0], `Rank ${victim} waits ${formatNs(wait[1] - wait[0])} for rank ${rank}`]);
   showOnTimeline({
     ranks,
     pinned: ranks,
@@ -98,16 +97,26 @@ function show({ rank, line, stall, event, victim, wait }: FindingPlace, changes:
     event: event === null ? null : [rank, event],
     time: wait ?? stall,
     zoom: [Math.max(0, Math.round(start - around)), Math.round(stop + around)],
-    notes,
+    notes: notesOn(place),
     changes,
   });
+}
+
+function notesOn({ rank, line, stall, victim, wait, between, more }: FindingPlace): [number, string][] {
+  const long = formatNs(stall[1] - stall[0]);
+  const other = between[between.length - 1] ?? victim;
+  const said = more === null || other === null ? `${line}, ${long}` : `${formatNs(more)} more ${line} than rank ${other}, here ${long}`;
+  const notes: [number, string][] = [[stall[0], `Rank ${rank}: ${said}`]];
+  const ways = [...between, rank].map((one) => `for rank ${one}`).join(", which waits ");
+  if (wait) notes.push([wait[0], `Rank ${victim} waits ${formatNs(wait[1] - wait[0])} ${ways}`]);
+  return notes;
 }
 
 /** The timeline shows the predicted step over the measured one. */
 function learn({ prediction: of }: Finding, changes: [string, string][]): void {
   if (!of?.measured_ns || of.predicted_ns === null || of.is_bound) return;
-  const { measured_ns: measured, predicted_ns: predicted, low_ns: low, high_ns: high } = of;
-  learnPrediction(changes, { measured, predicted, low: low ?? predicted, high: high ?? predicted });
+  const { measured_ns: measured, predicted_ns: predicted } = of;
+  learnPrediction(changes, { measured, predicted, ...stepInterval(measured, [of.gain_low, of.gain_high]) });
 }
 
 function changesOf(one: Finding): [string, string][] {

@@ -5,7 +5,7 @@ import { copyable } from "../copyable";
 import { h } from "../dom";
 import type { Child } from "../dom";
 import { term } from "../glossary";
-import { stepBars } from "./knob-bars";
+import { intervalOf, stepBars } from "./knob-bars";
 import type { Knob, Knobs, Setting } from "../types";
 import { formatNs, formatShare } from "../units";
 
@@ -58,7 +58,7 @@ export class Answer {
       return;
     }
     const after = changes.length ? setting : null;
-    this.said.replaceChildren(title, figures(before, after), ...(after ? [sure(after)] : []));
+    this.said.replaceChildren(title, figures(before, after), ...(after ? [sure(before, after)] : []));
     this.bars.replaceChildren(stepBars(before, after));
     this.rest.replaceChildren(lines(before, setting, after !== null), ...(after ? applied(command, after, knobs) : []));
   }
@@ -108,8 +108,8 @@ function isUnsure({ gain_interval: interval }: Setting): boolean {
   return interval !== null && interval[0] <= 0 && interval[1] >= 0;
 }
 
-function sure(setting: Setting): Element {
-  const [low, high] = [setting.low_ns!, setting.high_ns!];
+function sure(before: Before, setting: Setting): Element {
+  const { low, high } = intervalOf(before, setting);
   const sentences = [`90% interval: ${formatNs(low)} to ${formatNs(high)}.`];
   if (isUnsure(setting)) sentences.push("The effect may be zero.");
   if (setting.work > 1) {

@@ -6,6 +6,7 @@ import { s } from "../dom";
 import type { Before } from "./knob-answer";
 import type { Setting } from "../types";
 import { formatNs } from "../units";
+import { stepInterval } from "../predictions";
 
 const BAR = 20;
 const GAP = 18;
@@ -15,10 +16,11 @@ const MOST_TICKS = 5;
 type Place = (ns: number) => string;
 
 export function stepBars(before: Before, setting: Setting | null): Element {
-  const longest = Math.max(before.ns, setting?.high_ns ?? 0, setting?.predicted_ns ?? 0);
+  const ends = setting && intervalOf(before, setting);
+  const longest = Math.max(before.ns, ends?.high ?? 0, setting?.predicted_ns ?? 0);
   const place: Place = (ns) => `${((100 * ns) / longest).toFixed(3)}%`;
   const rows = setting ? 2 : 1;
-  const predicted = setting ? [bar("predicted", "predicted", setting.lines, top(0), place), interval(setting, place)] : [];
+  const predicted = setting && ends ? [bar("predicted", "predicted", setting.lines, top(0), place), interval(ends, place)] : [];
   const measured = `${before.name} ${formatNs(before.ns)}`;
   const said = setting ? `${measured}, predicted ${formatNs(setting.predicted_ns!)}` : measured;
   return s(
@@ -46,10 +48,14 @@ function bar(kind: string, name: string, lines: [string, number][], y: number, p
 }
 
 /** The 90% interval of the predicted step. */
-function interval(setting: Setting, place: Place): Element {
+export function intervalOf(before: Before, { gain_interval: gain, low_ns, high_ns }: Setting): { low: number; high: number } {
+  return gain ? stepInterval(before.ns, gain) : { low: low_ns!, high: high_ns! };
+}
+
+function interval(of: { low: number; high: number }, place: Place): Element {
   const y = top(0) + BAR / 2;
-  const [low, high] = [place(setting.low_ns!), place(setting.high_ns!)];
-  const title = `90% interval: ${formatNs(setting.low_ns!)} to ${formatNs(setting.high_ns!)}`;
+  const [low, high] = [place(of.low), place(of.high)];
+  const title = `90% interval: ${formatNs(of.low)} to ${formatNs(of.high)}`;
   const ends = [low, high].map((x) => s("line", { x1: x, x2: x, y1: y - 6, y2: y + 6 }));
   const line = s("line", { x1: low, x2: high, y1: y, y2: y });
   const halo = s("g", { class: "halo" }, line.cloneNode(), ...ends.map((end) => end.cloneNode()));

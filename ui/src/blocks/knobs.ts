@@ -5,7 +5,7 @@
 
 import "./knobs.css";
 import { h } from "../dom";
-import { learnPrediction } from "../predictions";
+import { learnPrediction, stepInterval } from "../predictions";
 import { onSelection, select, selected } from "../selection";
 import type { Knobs, Setting } from "../types";
 import type { Context } from "./index";
@@ -95,11 +95,10 @@ class KnobsView {
 
   private show(setting: Setting, changes: Changes): void {
     const names = changes.map(([name]) => name);
-    const { predicted_ns: predicted, low_ns: low, high_ns: high, work } = setting;
+    const { predicted_ns: predicted, gain_interval: gain, work } = setting;
+    const measured = this.block.measured_ns;
     // The timeline shows steps of the measured work.
-    if (predicted !== null && work === 1) {
-      learnPrediction(changes, { measured: this.block.measured_ns, predicted, low: low ?? predicted, high: high ?? predicted });
-    }
+    if (predicted !== null && gain && work === 1) learnPrediction(changes, { measured, predicted, ...stepInterval(measured, gain) });
     this.answer.show({ setting, changes, knobs: this.block.items.filter((knob) => names.includes(knob.change)) });
   }
 }

@@ -23,7 +23,7 @@ export function counters(frame: Frame, state: State, rows: Row[]): void {
   const tops = new Map(names.map((name) => [name, Math.max(...state.model.groups.map((group) => largestOf(group.counters, name, state.view)))]));
   context.save();
   context.beginPath();
-  context.rect(0, AXIS, labels + width, height);
+  context.rect(0, AXIS + state.layout.fixed, labels + width, height - state.layout.fixed);
   context.clip();
   for (const row of shown) {
     const most = tops.get(row.counter!.name)!;
@@ -97,12 +97,12 @@ function line({ context, labels, width, scroll, palette }: Frame, state: State, 
   }
 }
 
-/** The name, and the highest value in sight; where that of another rank is higher, both. */
+/** The name, and the highest value in sight; where that of another rank is higher, that too. */
 function label({ context, labels, scroll, palette }: Frame, state: State, { counter, top, height }: Row, most: number): void {
   const { name, unit } = counter!;
   const own = highest(counter!, state.view.start, state.view.stop);
   const [text, all] = [own, most].map((value) => formatValue(value, unit));
-  const said = own < 0 ? "not recorded" : text === all ? `max ${text}` : `max ${text} of ${all}`;
+  const said = own < 0 ? "not recorded" : text === all ? `max ${text}` : `max ${text}, of all ${all}`;
   const y = AXIS + top - scroll + height / 2;
   context.font = FONT;
   context.textAlign = "left";

@@ -90,13 +90,15 @@ export function rowNames(frame: Frame, state: State, rows: Row[], focused: boole
   let free = AXIS;
   for (const row of rows) {
     if (row.counter) continue;
-    const top = AXIS + row.top - scroll;
+    const top = AXIS + state.layout.y(row, scroll);
     const y = top + row.height / 2;
+    // Half a name would stand over the rows that stay, or over the names of steps.
+    if ((!row.fixed && y < AXIS + state.layout.fixed + 6) || y > AXIS + frame.height - 4) continue;
     const strip = row.level === null;
     const here = strip && row.group === state.cursor && focused;
     if (here) {
       context.fillStyle = palette.accent;
-      context.fillRect(0, Math.max(AXIS, top), 3, Math.max(3, row.height));
+      context.fillRect(0, top, 3, Math.max(3, row.height));
     }
     if (!row.label || y < free + 6) continue;
     context.fillStyle = here || (strip && state.marked.has(row.group)) ? palette.accent : strip ? palette.text : palette.muted;
@@ -128,11 +130,12 @@ export function outline({ context, width, height, labels, scroll, palette }: Fra
   if (end < labels || x > labels + width) return;
   context.save();
   context.beginPath();
-  context.rect(labels, AXIS, width, height);
+  const above = row.fixed ? 0 : state.layout.fixed;
+  context.rect(labels, AXIS + above, width, height - above);
   context.clip();
   context.strokeStyle = palette.text;
   context.lineWidth = 2;
-  context.strokeRect(x, AXIS + row.top - scroll, Math.max(3, end - x), Math.max(4, row.height - 1));
+  context.strokeRect(x, AXIS + state.layout.y(row, scroll), Math.max(3, end - x), Math.max(4, row.height - 1));
   context.restore();
 }
 

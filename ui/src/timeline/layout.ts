@@ -14,6 +14,8 @@ export interface Row {
   label: string;
   top: number;
   height: number;
+  /** Stays where it is while the others scroll. */
+  fixed: boolean;
 }
 
 const LEVEL_HEIGHT = 15;
@@ -29,6 +31,8 @@ const PINNED = 22;
 export const HEADING = 18;
 /** Room for the predicted step. */
 export const GHOST = 20;
+/** More pinned rows than these scroll with the others, which would have no room left. */
+const MOST_FIXED = 8;
 
 export function stripHeight(groups: number, taller: number): number {
   const usual = Math.max(LEAST_NAMED, Math.min(PINNED, Math.floor(ROOM / Math.max(1, groups))));
@@ -40,13 +44,21 @@ export class Layout {
   /** Names of groups of rows, each with where it stands. */
   readonly headings: [string, number][] = [];
   readonly height: number;
+  /** Height of what stays on top: the predicted step and pinned rows. */
+  readonly fixed: number;
 
   /** `above` is left free over the first row. */
   constructor(model: Model, arranged: Arranged, unfolded: ReadonlySet<number>, height: number, above = 0) {
     let top = above;
+    const pinned = arranged.groups.slice(0, arranged.pinned);
+    const stay = pinned.length <= MOST_FIXED;
     const add = (group: number, row: Partial<Row>, label: string, size: number): void => {
-      this.rows.push({ group, lane: null, level: null, counter: null, ...row, label, top, height: size });
+      this.rows.push({ group, lane: null, level: null, counter: null, ...row, label, top, height: size, fixed: false });
       top += size;
+    };
+    const head = (name: string): void => {
+      this.headings.push([name, top]);
+      top += HEADING;
     };
     const strip = (place: number, size = height): void => {
       const group = model.groups[place]!;
@@ -65,20 +77,31 @@ export class Layout {
       }
     };
     // Pinned rows stand side by side, lanes of theirs below all of them.
-    const pinned = arranged.groups.slice(0, arranged.pinned);
     for (const place of pinned) strip(place, Math.max(height, PINNED));
-    pinned.forEach(lanes);
+    for (const row of this.rows) row.fixed = stay;
+    this.fixed = stay ? top : above;
+    for (const place of pinned) {
+      if (pinned.length > 1 && unfolded.has(place)) head(`lanes of ${model.groups[place]!.name}`);
+      lanes(place);
+    }
     if (pinned.length) top += PINNED_GAP;
     for (const place of arranged.groups.slice(arranged.pinned)) {
       const heading = arranged.headings.get(place);
-      if (heading !== undefined) {
-        this.headings.push([heading, top]);
-        top += HEADING;
-      }
+      if (heading !== undefined) head(heading);
       strip(place);
       lanes(place);
     }
     this.height = top;
+  }
+
+  /** Where a row stands below the axis, when the rows are scrolled by so much. */
+  y(row: Row, scroll: number): number {
+    return row.fixed ? row.top : row.top - scroll;
+  }
+
+  /** Place of the row so far below the axis, or of the last one above it. */
+  under(y: number, scroll: number): number {
+    return this.at(y < this.fixed ? y : y + scroll);
   }
 
   /** Place of the row at a height, or of the last one above it. */

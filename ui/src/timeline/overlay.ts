@@ -33,7 +33,7 @@ function headings({ context, width, labels, scroll, height, palette }: Frame, st
   context.textBaseline = "middle";
   for (const [name, top] of state.layout.headings) {
     const y = AXIS + top - scroll;
-    if (y < AXIS - HEADING || y > AXIS + height) continue;
+    if (y < AXIS + state.layout.fixed - HEADING / 2 || y > AXIS + height) continue;
     context.fillStyle = palette.page;
     context.fillRect(0, y, labels + width, HEADING);
     context.fillStyle = palette.muted;
@@ -41,14 +41,14 @@ function headings({ context, width, labels, scroll, height, palette }: Frame, st
   }
 }
 
-/** The predicted step from the start of each measured one, with its interval. */
+/** The predicted step from the start of the measured one, with its interval. */
 function ghost(frame: Frame, state: State): void {
-  const { context, labels, width, scroll, palette } = frame;
-  if (!state.predicted || scroll > GHOST) return;
+  const { context, labels, width, palette } = frame;
+  if (!state.predicted) return;
   const { predicted, low, high } = state.predicted;
-  const top = AXIS - scroll + 3;
+  const top = AXIS + 3;
   context.fillStyle = palette.page;
-  context.fillRect(0, AXIS, labels + width, GHOST - scroll);
+  context.fillRect(0, AXIS, labels + width, GHOST);
   context.font = FONT;
   context.textBaseline = "middle";
   context.textAlign = "left";
@@ -58,22 +58,30 @@ function ghost(frame: Frame, state: State): void {
   context.beginPath();
   context.rect(labels, AXIS, width, GHOST);
   context.clip();
-  for (const [, at] of state.model.marks) {
+  for (const at of stepsToPredict(state, predicted)) {
     const [x, end, from, to] = [at, at + predicted, at + low, at + high].map((ns) => placeOf(frame, state, ns)) as [number, number, number, number];
     if (to < labels || x > labels + width) continue;
+    context.fillStyle = palette.good;
     context.globalAlpha = 0.35;
     context.fillRect(x, top, end - x - 1, 13);
     context.globalAlpha = 1;
     context.fillRect(from, top + 6, Math.max(1, to - from), 1.5);
     const text = `${formatNs(predicted)} if fixed`;
     const left = Math.max(x, labels) + 5;
-    if (context.measureText(text).width + 10 < Math.min(end, labels + width) - left) {
+    if (context.measureText(text).width + 10 < Math.min(from, labels + width) - left) {
       context.fillStyle = palette.text;
       context.fillText(text, left, top + 7);
-      context.fillStyle = palette.good;
     }
   }
   context.restore();
+}
+
+/** Starts of the step that is selected, or of all that last as long as the predicted one: shorter ones are only in part there. */
+function stepsToPredict({ model, area }: State, predicted: number): number[] {
+  const starts = model.marks.map(([, at]) => at);
+  const end = (place: number): number => starts[place + 1] ?? model.span;
+  const chosen = area ? starts.filter((at, place) => at < area.stop && end(place) >= area.stop) : [];
+  return chosen.length ? chosen : starts.filter((at, place) => end(place) - at >= predicted);
 }
 
 function area(frame: Frame, state: State): void {
@@ -81,7 +89,7 @@ function area(frame: Frame, state: State): void {
   if (!state.area) return;
   const { start, stop, groups } = state.area;
   const [x, end] = [placeOf(frame, state, start), placeOf(frame, state, stop)];
-  const bands = groups.length ? bandsOf(state, groups) : [[scroll, scroll + height] as const];
+  const bands = groups.length ? bandsOf(state, groups, scroll) : [[0, height] as const];
   context.strokeStyle = palette.accent;
   context.lineWidth = 1;
   context.beginPath();
@@ -94,18 +102,20 @@ function area(frame: Frame, state: State): void {
   for (const [colour, wide] of [[palette.page, 4], [palette.accent, 2]] as const) {
     context.strokeStyle = colour;
     context.lineWidth = wide;
-    for (const [top, bottom] of bands) context.strokeRect(x, AXIS + top - scroll, Math.max(2, end - x), bottom - top - 1);
+    for (const [top, bottom] of bands) context.strokeRect(x, AXIS + top, Math.max(2, end - x), bottom - top - 1);
   }
 }
 
-/** Tops and bottoms of rows of groups, as one where they touch. */
-function bandsOf({ layout }: State, groups: readonly number[]): [number, number][] {
+/** Tops and bottoms below the axis of what is in sight of the rows of groups, as one where they touch. */
+function bandsOf({ layout }: State, groups: readonly number[], scroll: number): [number, number][] {
   const bands: [number, number][] = [];
-  for (const { group, top, height } of layout.rows) {
+  for (const row of layout.rows) {
     const last = bands[bands.length - 1];
-    if (!groups.includes(group)) continue;
-    if (last && top - last[1] <= LANE_GAP) last[1] = top + height;
-    else bands.push([top, top + height]);
+    const bottom = layout.y(row, scroll) + row.height;
+    const top = Math.max(row.fixed ? 0 : layout.fixed, layout.y(row, scroll));
+    if (!groups.includes(row.group) || bottom <= top) continue;
+    if (last && top - last[1] <= LANE_GAP) last[1] = bottom;
+    else bands.push([top, bottom]);
   }
   return bands;
 }
@@ -139,13 +149,16 @@ function drawArrow(frame: Frame, state: State, { from, to, kind }: Arrow): void 
   context.fill();
 }
 
-/** Where an arrow begins or ends: the row of an event where its lane is open, else that of its rank. */
+/** Where an arrow begins or ends: the row of an event where that is in sight, else that of its rank. */
 function endOf(frame: Frame, state: State, target: Target): [number, number] | null {
-  const strip: Row | undefined = state.layout.rows.find((row) => row.group === target.group);
-  const row = rowOf(state, target) ?? strip;
+  const { layout } = state;
+  const middle = (row: Row): number => layout.y(row, frame.scroll) + row.height / 2;
+  const isSeen = (row: Row | undefined): boolean => row !== undefined && (row.fixed || middle(row) > layout.fixed);
+  const own = rowOf(state, target);
+  const row = isSeen(own) ? own : layout.rows.find(({ group }) => group === target.group);
   if (!row) return null;
   const time = target.item === null ? target.time : edges(state, target)[0];
-  return [placeOf(frame, state, time), AXIS + row.top - frame.scroll + row.height / 2];
+  return [placeOf(frame, state, time), AXIS + middle(row)];
 }
 
 function notes(frame: Frame, state: State): void {

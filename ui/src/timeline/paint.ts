@@ -5,7 +5,7 @@ import { firstOver } from "./columns";
 import { type Arrow, arrowsOf } from "./arrows";
 import { counters } from "./counters";
 import { AXIS, type Frame, axis, outline, rowNames } from "./furniture";
-import type { Row } from "./layout";
+import type { Layout, Row } from "./layout";
 import { middleCut } from "./names";
 import { overlay } from "./overlay";
 import { type Palette, plain } from "./palette";
@@ -56,10 +56,8 @@ export class Painter {
   paint(state: State, palette: Palette, scroll: number): void {
     this.#pixels.fill(palette.ground);
     this.#texts = [];
-    const { rows } = state.layout;
-    const first = state.layout.at(scroll);
-    let last = first;
-    for (; last < rows.length && rows[last]!.top < scroll + this.height; last++) this.#row(rows[last]!, state, palette, scroll);
+    const rows = this.#visible(state.layout, scroll);
+    for (const row of rows) this.#row(row, state, palette, scroll);
     this.#drawn.putImageData(this.#image, 0, 0);
     const context = this.#context;
     context.imageSmoothingEnabled = false;
@@ -68,11 +66,21 @@ export class Painter {
     context.drawImage(this.#buffer, this.labels, AXIS);
     this.#names();
     const frame: Frame = { context, width: this.width, height: this.height, labels: this.labels, scroll, palette };
-    counters(frame, state, rows.slice(first, last));
+    counters(frame, state, rows);
     axis(frame, state);
-    rowNames(frame, state, rows.slice(first, last), document.activeElement === this.canvas || state.pointed !== null);
+    rowNames(frame, state, rows, document.activeElement === this.canvas || state.pointed !== null);
     outline(frame, state);
     overlay(frame, state, this.#arrows(state));
+  }
+
+  /** Rows in sight: those that stay on top, then the others. */
+  #visible(layout: Layout, scroll: number): Row[] {
+    const { rows, fixed } = layout;
+    const stay = rows.filter((row) => row.fixed);
+    const first = Math.max(stay.length, layout.at(scroll + fixed));
+    let last = first;
+    while (last < rows.length && rows[last]!.top < scroll + this.height) last++;
+    return [...stay, ...rows.slice(first, last)];
   }
 
   /** Looked for once for a selection: a frame of a moving picture has no time for it. */
@@ -90,8 +98,9 @@ export class Painter {
     if (row.level) this.#events(row, state, palette, scroll);
     else if (!row.counter) this.#strip(row, state, palette);
     const gap = row.height >= 6 ? 1 : 0;
-    const top = Math.max(0, Math.floor(row.top - scroll));
-    const bottom = Math.min(this.height, Math.floor(row.top - scroll + row.height - gap));
+    const y = state.layout.y(row, scroll);
+    const top = Math.max(row.fixed ? 0 : state.layout.fixed, Math.floor(y));
+    const bottom = Math.min(this.height, Math.floor(y + row.height - gap));
     this.#line.repeat(this.#pixels, top, bottom);
   }
 
@@ -135,14 +144,14 @@ export class Painter {
         if (end - x > 3 && right <= this.width) line.fill(bare, end - 1, end);
         // Where there is more room: no ink reads well on both.
         const [from, to, ink] = met - x > end - met ? [x, met, wait.ink] : [met, end, colour.ink];
-        if (to - from > 12 && !dim) this.#text(items.names[items.name[one]!]!, ink, from, to, y);
+        if (to - from > 12 && !dim && y > AXIS + state.layout.fixed + 8) this.#text(items.names[items.name[one]!]!, ink, from, to, y);
       }
       place = right - left >= 1 ? place + 1 : Math.max(place + 1, firstOver(stop, view.start + (x + 1) / scale, place));
     }
   }
 
   #text(name: string, ink: string, x: number, end: number, y: number): void {
-    if (y < AXIS + 8 || y > this.height + AXIS) return;
+    if (y > this.height + AXIS) return;
     const letters = Math.floor((end - x - 4) / LETTER);
     if (letters < Math.min(4, name.length)) return;
     this.#texts.push([middleCut(name, letters), ink, this.labels + x + 3, y]);

@@ -21,7 +21,7 @@ export function panel(state: State, glossary: Record<string, string>, actions: A
   const target = state.selected;
   if (!target) return h("p", { class: "muted" }, hint(state));
   const [name, pairs, more] = target.item === null ? stretch(state, target, glossary) : event(state, target, glossary, actions);
-  const zoom = h("button", { type: "button", click: () => actions.zoom(...edges(state, target)) }, "Zoom to selection");
+  const zoom = h("button", { type: "button", click: () => actions.zoom(...edges(state, target)) }, "Zoom to event");
   const facts = pairs.flatMap(([label, value]) => [h("dt", {}, label), h("dd", {}, value)]);
   const head = h("p", { class: "selected" }, h("strong", {}, name), target.item === null ? null : zoom);
   return h("div", {}, head, h("dl", {}, ...facts), ...more);

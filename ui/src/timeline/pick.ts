@@ -24,9 +24,8 @@ export function targetAt(state: State, painter: Painter, scroll: number, [x, y]:
 
 /** The row at a height of the canvas, or the last one above it. */
 export function rowAt({ layout }: State, painter: Painter, scroll: number, y: number): Row | null {
-  const height = y - AXIS + scroll;
-  if (y < AXIS || y > AXIS + painter.height || height > layout.height) return null;
-  return layout.rows[layout.at(height)] ?? null;
+  if (y < AXIS || y > AXIS + painter.height || y - AXIS + scroll > layout.height) return null;
+  return layout.rows[layout.under(y - AXIS, scroll)] ?? null;
 }
 
 export function timeAt({ view }: State, painter: Painter, x: number): number {

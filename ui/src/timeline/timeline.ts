@@ -11,6 +11,7 @@ import { Controls, type Handlers } from "./controls";
 import { counterAt } from "./counters";
 import { AXIS, FOOT, edges, rowOf } from "./furniture";
 import { legend, meaning } from "./legend";
+import type { Row } from "./layout";
 import { LiveEvents } from "./live";
 import { Minimap } from "./minimap";
 import type { Model } from "./model";
@@ -157,7 +158,7 @@ export class Timeline {
 
   #revealSelected(): void {
     const row = this.state.selected && rowOf(this.state, this.state.selected);
-    if (row) this.#reveal(row.top, row.height);
+    if (row) this.#reveal(row);
   }
 
   /** Selects something and brings it into sight, unfolded where it is an event. */
@@ -173,7 +174,7 @@ export class Timeline {
     const open = target.item !== null && rank !== null && !this.#wanted.open.includes(rank) ? [...this.#wanted.open, rank] : this.#wanted.open;
     this.#select(target, { open });
     const row = rowOf(state, target);
-    if (row) this.#body.scrollTop = Math.max(0, row.top - this.#painter.height / 3);
+    if (row && !row.fixed) this.#body.scrollTop = Math.max(0, row.top - state.layout.fixed - this.#painter.height / 3);
   }
 
   #handlers(): Handlers {
@@ -189,15 +190,17 @@ export class Timeline {
       scroll: (pixels) => this.#body.scrollBy(0, pixels),
       reveal: (group) => {
         const row = state.layout.rows.find((one) => one.group === group);
-        if (row) this.#reveal(row.top, row.height);
+        if (row) this.#reveal(row);
       },
       groupsBetween: (top, bottom) => this.#groupsBetween(top, bottom),
     };
   }
 
-  #reveal(top: number, height: number): void {
+  #reveal({ top, height, fixed }: Row): void {
     const { scrollTop } = this.#body;
-    if (top < scrollTop) this.#body.scrollTop = top;
+    if (fixed) return;
+    const free = top - this.state.layout.fixed;
+    if (free < scrollTop) this.#body.scrollTop = free;
     const over = top + height + FLAGS - scrollTop - this.#painter.height;
     if (over > 0) this.#body.scrollTop = scrollTop + over;
   }
@@ -205,7 +208,7 @@ export class Timeline {
   #groupsBetween(top: number, bottom: number): number[] {
     const { layout, model } = this.state;
     if (bottom < AXIS) return [];
-    const [first, last] = [top, bottom].map((y) => layout.at(Math.max(0, y - AXIS + this.#body.scrollTop))) as [number, number];
+    const [first, last] = [top, bottom].map((y) => layout.under(Math.max(0, y - AXIS), this.#body.scrollTop)) as [number, number];
     const groups = new Set(layout.rows.slice(first, last + 1).map((row) => row.group));
     return groups.size === model.groups.length ? [] : [...groups];
   }

@@ -13,7 +13,7 @@ EXAMPLE = "lostflops demo --out demo-run"
 
 def demo(
     out: Annotated[
-        Path, typer.Option("--out", metavar="DIR", help="Folder for the run, its traces and its page.")
+        Path, typer.Option("--out", "-o", metavar="DIR", help="Folder for the run, its traces and its page.")
     ] = Path("demo-run"),
     ranks: Annotated[int, typer.Option("--ranks", min=2, metavar="N", help="Number of ranks.")] = 8,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page in a browser.")] = True,

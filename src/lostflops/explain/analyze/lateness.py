@@ -62,7 +62,7 @@ def lateness(
     shown = [one for one in maps if any(ns is not None for _, values in one.rows for ns in values)]
     return Result(
         name="lateness",
-        title="Lateness by step and phase",
+        title="Lateness",
         verdict=" ".join(_verdict(found, late, maps[2])),
         blocks=tuple(shown),
         notes=tuple(_notes(found, late, len(asked.ranks))),

@@ -70,7 +70,7 @@ def memory(
     holes = fragmentation.answer(run, shown.rank, shown.device, shown)
     result = Result(
         name="memory",
-        title="What is using the memory",
+        title="Memory",
         verdict=" ".join(filter(None, (answers.verdict(peak, alike), spread.in_words(), growth.says(left)))),
         blocks=(
             parts,
@@ -122,7 +122,7 @@ def _other_devices(peaks: Sequence[Peak], shown: Peak) -> Iterator[str]:
 def _nothing(holes: fragmentation.FragmentationAnswer) -> Result:
     return Result(
         name="memory",
-        title="What is using the memory",
+        title="Memory",
         verdict=f"No memory events were recorded. To record them: {answers.HOW_TO_RECORD}",
         blocks=holes.blocks,
         notes=holes.notes,

@@ -14,6 +14,7 @@ from lostflops.account.ledger.few_steps import events_replayed
 from lostflops.core.pictures import Knob, Knobs, Setting
 from lostflops.core.results import Field, Result, Table
 from lostflops.core.units import format_ns, format_share, pluralise
+from lostflops.explain.advise.diagnose import diagnosis_of
 from lostflops.predict.graph.longest import expect_replays
 from lostflops.predict.whatif.baseline import Baseline, baseline
 from lostflops.predict.whatif.changes import CHANGES
@@ -42,14 +43,28 @@ _HARDWARE: Final = frozenset(change.name for change in CHANGES if change.is_hard
 
 
 def knobs(run: Run) -> Result:
-    return Result(NAME, TITLE, LARGE) if events_replayed(run) > MOST_REPLAYED else turn_knobs(baseline(run))
+    if events_replayed(run) > MOST_REPLAYED:
+        return Result(NAME, TITLE, LARGE)
+    return turn_knobs(baseline(run), advised=_advised_changes(run))
 
 
-def turn_knobs(start: Baseline, known: Sequence[Change] = CHANGES, afforded: int = AFFORDED) -> Result:
+def _advised_changes(run: Run) -> list[tuple[str, str]]:
+    """Return the changes that findings predict, so that a page can show them as knobs."""
+    texts = [one.prediction.change for one in diagnosis_of(run).findings if one.prediction is not None]
+    pairs = [text.partition("=") for text in texts if text.count("=") == 1]
+    return [(name, value) for name, _, value in pairs]
+
+
+def turn_knobs(
+    start: Baseline,
+    known: Sequence[Change] = CHANGES,
+    afforded: int = AFFORDED,
+    advised: Sequence[tuple[str, str]] = (),
+) -> Result:
     """Try each knob that applies, alone."""
     now = try_changes(start, ())
     assert now.predicted_ns is not None, "the measured step has no time"
-    all_scales = tuple(scales(start, known))
+    all_scales = tuple(scales(start, known, advised))
     expect_replays(len(start.schedule.graph.tasks) * sum(len(scale.values) for scale in all_scales))
     found = [_Turned.first(start, scale, now, known) for scale in all_scales]
     applies = [one for one in found if one.is_told]

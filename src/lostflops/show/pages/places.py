@@ -1,7 +1,8 @@
 """Where pages show a finding: the longest wait that it caused, and the stall of the late rank before that.
 
 A rank that is late at a collective lost its time earlier in the step. What it spent more time on than the rank that
-waited for it shows where.
+waited for it shows where. A rank can also be late because it waited itself: then the wait is followed to the rank that
+did not.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ else."""
 _DEVICE: Final = ("kernel", "memcpy", "memset", "comm", "device_annotation")
 _MOST_WAITS: Final = 8
 """Waits to look at for one that the finding explains: the first step often begins after its stall."""
+_LONGEST_CHAIN: Final = 6
+"""Ranks from one that waits to the one that all of them wait for."""
 _BEFORE: Final = 4
 """Without steps, look for the stall in this many times the wait before it."""
 
@@ -40,6 +43,12 @@ class _Stretch(NamedTuple):
     line: str
     late: int | None = None
     """Rank that it waits for."""
+
+
+class _Stall(NamedTuple):
+    stretch: _Stretch
+    more: int | None = None
+    """Time that its rank spent more on its line than the rank that waited for it, in the same step."""
 
 
 def places_of(run: Run, findings: Sequence[Finding]) -> tuple[FindingPlace | None, ...]:
@@ -58,9 +67,10 @@ def _key(finding: Finding) -> Hashable:
 
 
 def _place(run: Run, clock: OneClock, span: TimelineSpan, finding: Finding) -> FindingPlace | None:
-    wait, stall = _wait_and_stall(run, clock, finding)
-    if stall is None:
+    waits, found = _waits_and_stall(run, clock, finding)
+    if found is None:
         return None
+    stall = found.stretch
 
     def place(own: _Stretch) -> tuple[int, int]:
         start, stop = clock.to_common(own.rank, np.array([own.start, own.stop])).tolist()
@@ -71,43 +81,92 @@ def _place(run: Run, clock: OneClock, span: TimelineSpan, finding: Finding) -> F
         line=stall.line,
         stall=place(stall),
         event=_event_in(run, stall),
-        victim=None if wait is None else wait.rank,
-        wait=None if wait is None else place(wait),
+        victim=waits[0].rank if waits else None,
+        wait=place(waits[0]) if waits else None,
+        between=tuple(wait.rank for wait in waits[1:]),
+        more=found.more,
     )
 
 
-def _wait_and_stall(run: Run, clock: OneClock, finding: Finding) -> tuple[_Stretch | None, _Stretch | None]:
-    """Return the longest wait whose stall is on a line of the finding, else the longest one, with its stall; without
-    waits, the longest stretch that the finding costs."""
+def _waits_and_stall(run: Run, clock: OneClock, finding: Finding) -> tuple[Sequence[_Stretch], _Stall | None]:
+    """Return the longest wait that more time on a line of the finding explains by half, else the longest one, with its
+    stall; without waits, the longest stretch that the finding costs. Further waits are those of the ranks between."""
     found = []
-    for wait in _longest_waits(run, finding.ranks):
-        stall = _stall_before(run, clock, wait, finding)
-        if stall is not None and stall.line in finding.lines:
-            return wait, stall
-        found += [(wait, stall)] if stall is not None else []
-    return found[0] if found else (None, _longest_stretch(run, finding))
+    for waits in _longest_waits(run, clock, finding.ranks):
+        stall = _stall_before(run, clock, waits[-1], finding)
+        if stall is None:
+            continue
+        found.append((waits, stall))
+        if stall.stretch.line in finding.lines and _explains(stall, waits[-1]):
+            return found[-1]
+    return found[0] if found else ((), _longest_stretch(run, finding))
 
 
-def _longest_waits(run: Run, late: Sequence[int]) -> Iterator[_Stretch]:
-    """Yield the longest wait of any rank for one of these, and then further ones of the same rank."""
+def _explains(stall: _Stall, wait: _Stretch) -> bool:
+    return stall.more is not None and stall.more >= (wait.stop - wait.start) / 2
+
+
+def _longest_waits(run: Run, clock: OneClock, late: Sequence[int]) -> Iterator[Sequence[_Stretch]]:
+    """Yield the longest wait of any rank for one of these, through other ranks if that is longer, and then further ones
+    of the same rank."""
     if not late:
         return
     waits = f"select rank, start, stop, line, late_rank from stretches where line in {_WAITS} "
     waits += f"and late_rank in ({_list(late)})"
     order = "order by stop - start desc, rank, start"
-    for row in run.rows(f"{waits} {order} limit 1"):
-        yield _Stretch(*row)
-        for other in run.rows(f"{waits} and rank = {row[0]} {order} limit {_MOST_WAITS} offset 1"):
-            yield _Stretch(*other)
+    direct = [_Stretch(*row) for row in run.rows(f"{waits} {order} limit 1")]
+    yield from _through_others(run, clock, late, max((wait.stop - wait.start for wait in direct), default=0))
+    for wait in direct:
+        yield (wait,)
+        for row in run.rows(f"{waits} and rank = {wait.rank} {order} limit {_MOST_WAITS} offset 1"):
+            yield (_Stretch(*row),)
 
 
-def _stall_before(run: Run, clock: OneClock, wait: _Stretch, finding: Finding) -> _Stretch | None:
-    """Return the longest stretch of the late rank on the line on which it spent more time than the rank that waits,
-    from where the first of the two starts the step to the end of the wait. Lines of the finding come first."""
+def _through_others(run: Run, clock: OneClock, late: Sequence[int], longer_than: int) -> Iterator[Sequence[_Stretch]]:
+    """Yield the longest wait for a rank that itself waited for one of these, or for one that did, and so on."""
+    rows = run.rows(
+        "select max((stop - start, -rank, -start, line)) as longest, late_rank from stretches "
+        f"where line in {_WAITS} and late_rank not in ({_list(late)}) and stop - start > {longer_than} "
+        f"group by late_rank order by longest desc limit {_MOST_WAITS}"
+    )
+    for (length, rank, start, line), other in rows:
+        waits = [_Stretch(-rank, -start, length - start, line, other)]
+        while waits[-1].late not in late and len(waits) < _LONGEST_CHAIN:
+            before = _wait_before(run, clock, waits[-1])
+            if before is None or before.late in {wait.rank for wait in waits}:
+                break
+            waits.append(before)
+        if waits[-1].late in late:
+            yield waits
+            return
+
+
+def _wait_before(run: Run, clock: OneClock, wait: _Stretch) -> _Stretch | None:
+    """Return the longest wait of the rank that is waited for, in the same step, if it explains half of the wait."""
+    assert wait.late is not None, "a wait for a rank that is not known"
+    first, last = clock.own(wait.late, np.array(_from_step_to_end(run, clock, wait))).tolist()
+    rows = run.rows(
+        f"select rank, start, stop, line, late_rank from stretches where rank = {wait.late} and line in {_WAITS} "
+        f"and late_rank is not null and start < {last} and stop > {first} "
+        f"and least(stop, {last}) - greatest(start, {first}) >= {(wait.stop - wait.start) / 2} "
+        f"order by stop - start desc, start limit 1"
+    )
+    return _Stretch(*rows[0]) if rows else None
+
+
+def _from_step_to_end(run: Run, clock: OneClock, wait: _Stretch) -> tuple[int, int]:
+    """Return from where the first of the two ranks starts the step to the end of the wait."""
     assert wait.late is not None, "a wait for a rank that is not known"
     start, stop = clock.to_common(wait.rank, np.array([wait.start, wait.stop])).tolist()
     begin = _step_start(run, clock, (wait.rank, wait.late), start)
-    begin = start - _BEFORE * (stop - start) if begin is None else begin
+    return start - _BEFORE * (stop - start) if begin is None else begin, stop
+
+
+def _stall_before(run: Run, clock: OneClock, wait: _Stretch, finding: Finding) -> _Stall | None:
+    """Return the longest stretch of the late rank on the line on which it spent more time than the rank that waits,
+    from where the first of the two starts the step to the end of the wait. Lines of the finding come first."""
+    assert wait.late is not None, "a wait for a rank that is not known"
+    begin, stop = _from_step_to_end(run, clock, wait)
     first, last = clock.own(wait.late, np.array([begin, stop])).tolist()
     late = _lines_in(run, wait.late, first, last)
     other = _lines_in(run, wait.rank, *clock.own(wait.rank, np.array([begin, stop])).tolist())
@@ -121,7 +180,7 @@ def _stall_before(run: Run, clock: OneClock, wait: _Stretch, finding: Finding) -
         f"and line = '{line}' and start < {last} and stop > {first} "
         f"order by least(stop, {last}) - greatest(start, {first}) desc, start limit 1"
     )
-    return _Stretch(*rows[0])
+    return _Stall(_Stretch(*rows[0]), more[line])
 
 
 def _step_start(run: Run, clock: OneClock, ranks: Sequence[int], moment: int) -> int | None:
@@ -144,7 +203,7 @@ def _lines_in(run: Run, rank: int, start: int, stop: int) -> dict[str, int]:
     )
 
 
-def _longest_stretch(run: Run, finding: Finding) -> _Stretch | None:
+def _longest_stretch(run: Run, finding: Finding) -> _Stall | None:
     """Return the longest stretch on the line that the finding costs most on."""
     among = f"and rank in ({_list(finding.ranks)})" if finding.ranks else ""
     for line in sorted(finding.lines, key=lambda line: -finding.lines[line]):
@@ -153,7 +212,7 @@ def _longest_stretch(run: Run, finding: Finding) -> _Stretch | None:
             "order by stop - start desc, rank, start limit 1"
         )
         if rows:
-            return _Stretch(*rows[0])
+            return _Stall(_Stretch(*rows[0]))
     return None
 
 

@@ -42,8 +42,8 @@ class Scale:
         return sorted(places, key=lambda place: (abs(place - self.now), place < self.now))
 
 
-def scales(start: Baseline, known: Sequence[Change]) -> Iterator[Scale]:
-    """Yield the knobs that can be turned gradually, then the switches."""
+def scales(start: Baseline, known: Sequence[Change], advised: Sequence[tuple[str, str]] = ()) -> Iterator[Scale]:
+    """Yield the knobs that can be turned gradually, then the switches. Values that findings advise are among theirs."""
     by_name = {change.name: change for change in known}
     for name, (label, values) in _GRADUAL.items():
         if name in by_name:
@@ -51,7 +51,9 @@ def scales(start: Baseline, known: Sequence[Change]) -> Iterator[Scale]:
             yield Scale(by_name[name], label, told, now)
     for change in known:
         if change.name not in _GRADUAL and change.tried:
-            places = AS_RECORDED, *_SWITCHED.get(change.name, change.tried)
+            values = _SWITCHED.get(change.name, change.tried)
+            own = (value for name, value in advised if name == change.name and value not in values)
+            places = AS_RECORDED, *dict.fromkeys(own), *values
             yield Scale(change, _LABELS.get(change.name, change.name.replace("_", " ")), places, 0)
 
 

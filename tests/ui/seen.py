@@ -1,0 +1,64 @@
+"""What is seen of the timeline of a page, and whether two pictures of it differ."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Locator
+    from playwright.sync_api import Page as Tab
+
+CANVAS = "#timeline .timeline .rows canvas"
+SETTLED_MS = 700
+"""After this long a timeline that has come to rest is in the address."""
+
+# How many pixels of two pictures differ; pictures of other sizes differ everywhere.
+DIFFERENCE = """async (pictures) => {
+  const images = await Promise.all(pictures.map((picture) => {
+    const bytes = Uint8Array.from(atob(picture), (letter) => letter.charCodeAt(0));
+    return createImageBitmap(new Blob([bytes], { type: "image/png" }));
+  }));
+  const [one, other] = images.map((image) => {
+    const pen = new OffscreenCanvas(image.width, image.height).getContext("2d");
+    pen.drawImage(image, 0, 0);
+    return pen.getImageData(0, 0, image.width, image.height);
+  });
+  if (one.width !== other.width || one.height !== other.height) return one.width * one.height;
+  let count = 0;
+  for (let at = 0; at < one.data.length; at += 4) {
+    if ([0, 1, 2].some((part) => one.data[at + part] !== other.data[at + part])) count++;
+  }
+  return count;
+}"""
+SMOOTHED = 50
+"""Pixels whose edges may be smoothed in another way."""
+
+
+def drawn(tab: Tab) -> Locator:
+    canvas = tab.locator(CANVAS)
+    canvas.wait_for()
+    return canvas
+
+
+def settle(tab: Tab) -> None:
+    tab.wait_for_timeout(SETTLED_MS)
+
+
+def picture(tab: Tab) -> str:
+    """The timeline without pointer and keyboard, which are not part of a selection."""
+    drawn(tab)
+    tab.mouse.move(2, 2)
+    tab.evaluate("document.activeElement.blur()")
+    settle(tab)
+    return b64encode(tab.locator("#timeline .timeline").screenshot()).decode()
+
+
+def show_first(tab: Tab) -> None:
+    tab.locator("#overview .card").first.get_by_role("button", name="Show me").click()
+    settle(tab)
+
+
+def difference(tab: Tab, one: str, other: str) -> int:
+    """Return how many pixels of two pictures differ."""
+    return int(tab.evaluate(DIFFERENCE, [one, other]))
