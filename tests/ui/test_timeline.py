@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lostflops.account.ledger.lines import LINES
-from lostflops.core.pictures import Events, Lane, Meetings, Span, Spans, Strips
+from lostflops.core.pictures import Events, Lane, Meetings, RowStretches, Span, Spans, Strips
 from lostflops.core.results import Block, Evidence, Finding, Findings, Page, Result
 from lostflops.core.units import format_ns, parse_duration
 from lostflops.show.pages.glossary import GLOSSARY
@@ -193,6 +193,42 @@ def test_a_collective_tells_who_came_when(show):
     rows = [row.split("\t") for row in said.locator("tbody").inner_text().split("\n")]
     assert rows == [["rank 1 (last)", quarter, "0 ns", quarter], ["rank 0", "0 ns", quarter, quarter]]
     assert "into step 3" in said.inner_text()
+
+
+def test_a_collective_names_its_ranks_where_one_recorded_nothing(show):
+    """Events know all ranks of the run, rows of the timeline only those that recorded any time."""
+    block = strips()
+    known = replace(
+        block.events,
+        rows=("rank 3", "rank 0", "rank 1"),
+        lanes=tuple(replace(lane, row=lane.row + 1) for lane in block.events.lanes),
+        meetings=replace(block.events.meetings, row=[1, 2]),
+    )
+    tab = show(replace(block, events=known), width=1200)
+    press(tab, "ArrowUp", "Enter")
+    tab.locator(".timeline .search").fill("ncclAllReduce")
+    tab.keyboard.press("Enter")
+    heads = tab.locator(".panel .meeting tbody th").all_inner_texts()
+    assert heads == ["rank 1 (last)", "rank 0"]
+
+
+def test_kernels_with_long_names_are_not_summed_as_one(show):
+    """A page cuts long names, and two of them may be cut to the same."""
+    block = strips()
+    alike = "k" * 299 + "\u2026"
+    events = replace(
+        block.events, names=(alike, "ncclAllReduce", alike, "cudaLaunchKernel"), kind=[0, 1, 0, 3, 0, 1], left_out=0
+    )
+    none = [0] * len(block.rows)
+    ones = RowStretches(
+        count=[1] * len(block.rows), start=none, rate=[0.0] * len(block.rows), ahead=none,
+        kind=[1] * len(block.rows), dur=[SPAN] * len(block.rows), late=none,
+    )  # fmt: skip
+    tab = show(replace(block, events=events, stretches=ones), width=1200)
+    press(tab, "x")
+    tab.get_by_role("tab", name="Kernels").click()
+    rows = tab.locator(".sheet tbody tr").all_inner_texts()
+    assert [row.split("\t")[1] for row in rows] == ["2", "1"]
 
 
 def test_a_kernel_leads_to_its_launch_and_back(show):

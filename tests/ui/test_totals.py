@@ -88,3 +88,22 @@ def test_sums_of_random_selections_are_those_of_sql(made: Path, open_page: OpenP
             assert lines == expected, (ranks, start, stop)
             if number < SENTENCES:
                 assert sentence == selection(run, ranks=ranks, start=start, stop=stop).verdict
+
+
+def test_sums_of_steps_are_those_of_the_ledger(made: Path, open_page: OpenPage) -> None:
+    tab = open_page(made / "page.html")
+    tab.locator("#timeline canvas").first.wait_for()
+    with Run.open(made / "run") as run:
+        steps = [step for (step,) in run.rows("select distinct step from spans order by step")]
+        assert len(steps) > 2
+        for first, last in [(step, step) for step in steps] + [(steps[0], steps[-1])]:
+            expected = dict(
+                run.rows(
+                    "select line, sum(ns)::bigint from ledger where split = 'step' and ns > 0 "
+                    f"and step between {first} and {last} group by line"
+                )
+            )
+            lines, sentence = tab.evaluate(SELECT, f"#timeline?steps={first}-{last}")
+            assert lines == expected
+            assert sentence == selection(run, steps=(first, last)).verdict
+            assert sentence.startswith(f"Step {first} on" if first == last else f"Steps {first} to {last} on")

@@ -12,7 +12,7 @@ import "./live.css";
 export interface Live {
   events(asked: { ranks: number[]; start: number; stop: number; most: number }): Promise<Unpacked<Events>>;
   /** Exact sums of some ranks, or of all if none is given. */
-  selection(asked: { ranks: number[]; start: number; stop: number }, signal: AbortSignal): Promise<Result>;
+  selection(asked: { ranks: number[]; start: number; stop: number; steps: [number, number] | null }, signal: AbortSignal): Promise<Result>;
   whatif(changes: [string, string][]): Promise<Setting>;
   sql(query: string, signal: AbortSignal): Promise<Result>;
   perfetto(): Promise<ArrayBuffer>;
@@ -194,8 +194,9 @@ class LiveSource implements Source {
             most: String(asked.most),
           },
         }),
-      selection: async ({ ranks, start, stop }, signal) => {
-        const parameters = { ranks: ranks.join(","), start: String(Math.round(start)), stop: String(Math.round(stop)) };
+      selection: async ({ ranks, start, stop, steps }, signal) => {
+        const [first, last] = [start, stop].map((time) => String(Math.round(time))) as [string, string];
+        const parameters = { ranks: ranks.join(","), start: first, stop: last, steps: steps?.join("-") ?? "" };
         const found = await server.packed<Page>("/api/selection", { parameters, signal });
         this.ofSelection = found.numbers;
         return (renumbered(found.data, OF_SELECTION) as Page).results[0]!;

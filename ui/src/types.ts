@@ -251,6 +251,8 @@ export interface Strips {
   stretches: RowStretches | null;
   /** Varints by row, mark and kind: ns of each row in its own steps. Null if there are stretches, or if unknown. */
   step_lines: Blob | null;
+  /** Deltas by row and mark: start and end of each row's own step, as times of `stretches`. */
+  step_edges: Blob | null;
 }
 
 /**

@@ -42,6 +42,8 @@ class Strips:
     step_lines: Sequence[int] | None = None
     """Time in ns by row, mark and kind, in this order: what each row did in each of its own steps. Only if there are no
     `stretches`, and None if it is unknown."""
+    step_edges: Sequence[int] | None = None
+    """Start and end of each row's own step, by row and mark, as times of `stretches`; None if they are unknown."""
 
     def __post_init__(self) -> None:
         assert all(len(codes) == self.bins for _, codes in self.rows), f"rows of {self.name} have other bins"
@@ -49,6 +51,7 @@ class Strips:
         for per_row in (*filter(None, (self.late,)), *(names for _, names in self.cohorts)):
             assert len(per_row) == len(self.rows), f"{self.name} has other rows"
         assert self.stretches is None or len(self.stretches.count) == len(self.rows), f"{self.name} has other rows"
+        assert self.step_edges is None or len(self.step_edges) == 2 * len(self.rows) * len(self.marks)
         assert self.step_lines is None or len(self.step_lines) == len(self.rows) * len(self.marks) * len(self.kinds)
 
     def to_json(self) -> dict[str, Any]:

@@ -44,6 +44,7 @@ def test_findings_are_those_of_each_run_without_links_to_a_timeline(clusters: Pa
     assert [one.cause for one in first.items][:1] == ["straggler"]
     assert len(first.items) <= 3
     assert not any(one.evidence for one in first.items)
+    assert not any(one.prediction.change for one in first.items if one.prediction), "it would be tried on run A"
     assert by_name["findings_a"].findings == ()
     assert by_name["findings_b"].next_command == "lostflops diagnose late"
 

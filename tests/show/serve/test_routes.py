@@ -173,11 +173,20 @@ def test_windows_that_make_no_sense_are_refused(server: Server, changed: dict[st
 
 @pytest.mark.parametrize("ranks", ["", "0", "1,0"])
 def test_a_selection_is_that_of_the_analysis(server: Server, run_folder: Path, ranks: str) -> None:
-    given = unpacked(server.ask("GET", f"/api/selection?ranks={ranks}&start=1000000&stop=3000000"))
+    given = unpacked(server.ask("GET", f"/api/selection?ranks={ranks}&start=1000000&stop=3000000&steps="))
     with Run.open(run_folder) as run:
         found = selection(run, ranks=[int(one) for one in ranks.split(",") if one], start=1_000_000, stop=3_000_000)
     assert given["results"] == [View().result(found)]
     assert [block["kind"] for block in given["results"][0]["blocks"]] == ["Lines", "Table", "Table", "Table"]
+
+
+def test_selected_steps_are_those_of_the_analysis(server: Server, run_folder: Path) -> None:
+    with Run.open(run_folder) as run:
+        [(step,)] = run.rows("select max(step) from steps")
+        found = selection(run, ranks=(0,), steps=(step, step))
+    assert found.verdict.startswith(f"Step {step} on rank 0 = ")
+    given = unpacked(server.ask("GET", f"/api/selection?ranks=0&start=0&stop=9&steps={step}-{step}"))
+    assert given["results"] == [View().result(found)]
 
 
 def test_stacks_of_a_selection_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,10 +204,11 @@ def test_stacks_of_a_selection_are_limited(monkeypatch: pytest.MonkeyPatch) -> N
         *({"ranks": ranks} for ranks in ("x", "0;1", "0,", "77")),
         *({"start": start} for start in ("1e9", "2000", "9" * 19)),
         *({"stop": stop} for stop in ("²", "-1", "9" * 30)),
+        *({"steps": steps} for steps in ("x", "1-", "-1", "990-999", "2-1")),
     ],
 )
 def test_selections_that_make_no_sense_are_refused(server: Server, changed: dict[str, str]) -> None:
-    asked = {"ranks": "0", "start": "0", "stop": "1000", **changed}
+    asked = {"ranks": "0", "start": "0", "stop": "1000", "steps": "", **changed}
     assert server.ask("GET", "/api/selection", params=asked).status_code == 422
 
 
@@ -210,10 +220,10 @@ def test_a_selection_can_be_stopped(server: Server, monkeypatch: pytest.MonkeyPa
         begun.set()
         run.columns("select count(*) from range(100000000000) a")
 
-    monkeypatch.setattr(lives, "selection", endless)
+    monkeypatch.setattr(routes, "sum_selection", endless)
 
     async def leave(client):
-        waiting = asyncio.ensure_future(client.get("/api/selection?ranks=&start=0&stop=9", headers=GOOD))
+        waiting = asyncio.ensure_future(client.get("/api/selection?ranks=&start=0&stop=9&steps=", headers=GOOD))
         await asyncio.to_thread(begun.wait, 10)
         waiting.cancel()
         await asyncio.wait([waiting])

@@ -2,7 +2,7 @@ import { h } from "../dom";
 import { onPrediction } from "../predictions";
 import { onSelection, select, selected } from "../selection";
 import { fileTotals } from "../timeline/file-totals";
-import { ofStrips } from "../timeline/model";
+import { type Model, ofStrips } from "../timeline/model";
 import { Timeline } from "../timeline/timeline";
 import { liveTotals } from "../timeline/totals";
 import type { Strips } from "../types";
@@ -16,11 +16,16 @@ export function drawStrips(block: Strips, context: Context): Element {
   const timeline = new Timeline(model, {
     glossary: page.glossary,
     live,
-    totals: live ? liveTotals(model, live) : fileTotals(block, model, (blob) => context.source.numbers(blob)),
+    // A server sums ranks of its run: rows that are none, such as those of a comparison, are not known to it.
+    totals: live && hasRanks(model) ? liveTotals(model, live) : fileTotals(block, model, (blob) => context.source.numbers(blob)),
     draw: (one) => drawBlock(one, context),
   });
-  if (model.groups.some((group) => group.rank !== null)) link(timeline);
+  if (hasRanks(model)) link(timeline);
   return timeline.element;
+}
+
+function hasRanks(model: Model): boolean {
+  return model.groups.every((group) => group.rank !== null);
 }
 
 /** Shows what is selected anywhere on the page, and selects for all of it. */

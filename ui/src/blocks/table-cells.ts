@@ -55,6 +55,9 @@ export function cell(row: Value[], column: Column): HTMLElement {
   return made;
 }
 
+/** A timeline has no more of a name. */
+const LONGEST_SEARCH = 299;
+
 /** What a cell selects for the whole page, and in words. */
 function choiceOf(row: Value[], { place, field }: Column, isName: boolean): [string, Partial<Selection>] | null {
   const value = row[place];
@@ -62,7 +65,7 @@ function choiceOf(row: Value[], { place, field }: Column, isName: boolean): [str
   if (typeof value === "number" && field.name === "step") return [`Select step ${value}`, { steps: [value, value], event: null, time: null, zoom: null }];
   if (typeof value !== "string" || !isName) return null;
   const whole = wholeName(value, row);
-  return [`${whole}\nClick to find it on the timeline`, { search: whole }];
+  return [`${whole}\nClick to find it on the timeline`, { search: whole.slice(0, LONGEST_SEARCH) }];
 }
 
 /** The ends of the bars of a column: zero is always among them. */

@@ -10,19 +10,29 @@ import { formatNs, formatShare, printable } from "../units";
 
 const SPECIAL = /[\\`*_[\]<>|#~&$]/g;
 
+const OF_COMPARISON = ["findings_a", "findings_b"];
+
 export function excerpt(title: string, results: Result[], selection: Selection): string {
-  const blocks = results.flatMap((result) => result.blocks);
-  const findings = blocks.filter((block): block is Findings => block.kind === "Findings");
-  const ledger = blocks.find((block): block is Lines => block.kind === "Lines" && block.total_ns > 0);
-  const most = findings.reduce<Findings | null>((best, one) => (one.items.length > (best?.items.length ?? 0) ? one : best), null);
+  // Findings of the two runs of a comparison are each run's own.
+  const own = results.filter(({ name }) => !OF_COMPARISON.includes(name));
+  const ledger = own.flatMap(({ blocks }) => blocks).find((block): block is Lines => block.kind === "Lines" && block.total_ns > 0);
+  const most = mostFindings(own);
+  const each = most ? [most] : results.flatMap((result) => mostFindings([result], result.title) ?? []);
   const parts = [
     `# ${escape(title)}`,
     escape(results[0]?.verdict ?? ""),
     formatSelected(selection),
-    most ? formatFindings(most) : "",
+    ...each.map(formatFindings),
     ledger ? formatLedger(ledger) : "",
   ];
   return `${parts.filter(Boolean).join("\n\n")}\n`;
+}
+
+/** The block with most findings, under a title. */
+function mostFindings(results: Result[], title = ""): Findings | null {
+  const found = results.flatMap(({ blocks }) => blocks).filter((block): block is Findings => block.kind === "Findings");
+  const most = found.reduce<Findings | null>((best, one) => (one.items.length > (best?.items.length ?? 0) ? one : best), null);
+  return most && { ...most, title: title || most.title };
 }
 
 function escape(words: string): string {

@@ -27,7 +27,8 @@ export function follow(state: State, wanted: Wanted): void {
   const groups = [...new Set(wanted.ranks.map((rank) => state.groupOf(rank)))].filter((group) => group >= 0);
   // No groups are all: ranks that are not there are not all of them.
   const isHere = time !== null && time[0] < model.span && (groups.length > 0 || !wanted.ranks.length);
-  state.area = isHere ? { start: time[0], stop: Math.min(time[1], model.span), groups } : null;
+  const own = !wanted.time && wanted.steps ? { steps: wanted.steps } : {};
+  state.area = isHere ? { start: time[0], stop: Math.min(time[1], model.span), groups, ...own } : null;
   state.marked = new Set(groups);
   state.notes = wanted.notes;
   find(state, wanted);

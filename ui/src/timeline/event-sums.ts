@@ -11,28 +11,33 @@ interface Sum {
   wait: number;
 }
 
+/** A row of the timeline and the part of it that counts. */
+export type Cut = [row: number, start: number, stop: number];
+
 /** Tables of what ran inside, without those that are empty. */
-export function eventTables(model: Model, rows: number[], start: number, stop: number): Table[] {
-  const kernels = summed(model, rows, ["kernel"], [start, stop]);
-  const calls = summed(model, rows, ["comm", "host_comm"], [start, stop]);
+export function eventTables(model: Model, cuts: Cut[]): Table[] {
+  const kernels = summed(model, cuts, ["kernel"]);
+  const calls = summed(model, cuts, ["comm", "host_comm"]);
   return [
-    ...(kernels.size ? [table("kernels", "Kernels", kernels, false)] : []),
-    ...(calls.size ? [table("collectives", "Collectives", calls, true)] : []),
+    ...(kernels.length ? [table("kernels", "Kernels", kernels, false)] : []),
+    ...(calls.length ? [table("collectives", "Communication", calls, true)] : []),
   ];
 }
 
-function summed(model: Model, rows: number[], kinds: string[], [start, stop]: [number, number]): Map<string, Sum> {
-  const sums = new Map<string, Sum>();
-  for (const row of rows) for (const lane of model.groups[row]!.lanes) addLane(lane, kinds, start, stop, sums);
-  return sums;
+/** By number and not by text: two long names may be cut to the same. */
+function summed(model: Model, cuts: Cut[], kinds: string[]): [string, Sum][] {
+  const sums = new Map<number, Sum>();
+  for (const [row, start, stop] of cuts) for (const lane of model.groups[row]!.lanes) addLane(lane, kinds, start, stop, sums);
+  const names = model.groups.flatMap((group) => group.lanes)[0]?.items.names ?? [];
+  return [...sums].map(([name, sum]) => [names[name]!, sum]);
 }
 
-function addLane({ items, first, count }: Lane, kinds: string[], start: number, stop: number, sums: Map<string, Sum>): void {
+function addLane({ items, first, count }: Lane, kinds: string[], start: number, stop: number, sums: Map<number, Sum>): void {
   const wanted = items.kinds.map((kind) => kinds.includes(kind));
   for (let item = first; item < first + count; item++) {
     const [from, dur] = [items.start[item]!, items.dur[item]!];
     if (!wanted[items.kind[item]!] || from >= stop || from + dur <= start) continue;
-    const name = items.names[items.name[item]!]!;
+    const name = items.name[item]!;
     const sum = sums.get(name) ?? { count: 0, ns: 0, wait: 0 };
     sum.count++;
     sum.ns += Math.min(from + dur, stop) - Math.max(from, start);
@@ -41,7 +46,7 @@ function addLane({ items, first, count }: Lane, kinds: string[], start: number, 
   }
 }
 
-function table(name: string, title: string, sums: Map<string, Sum>, waits: boolean): Table {
+function table(name: string, title: string, sums: [string, Sum][], waits: boolean): Table {
   const field = (key: string, unit: Unit, label: string): Field => ({ name: key, unit, label, shown: true });
   const order = [...sums].sort(([one, { ns }], [other, more]) => more.ns - ns || (one < other ? -1 : 1));
   const rows = order.slice(0, MOST_ROWS).map(([key, { count, ns, wait }]): Value[] => [key, count, Math.round(ns), ...(waits ? [Math.round(wait)] : [])]);

@@ -3,8 +3,8 @@
 
 import type { Blob as BlobRef, Lines, Result, Strips, Table } from "../types";
 import { formatNs, formatPercent, formatValues } from "../units";
-import { varints } from "./columns";
-import { eventTables } from "./event-sums";
+import { deltas, varints } from "./columns";
+import { type Cut, eventTables } from "./event-sums";
 import type { Model } from "./model";
 import type { Area } from "./state";
 import { type LineSums, Stretches } from "./stretches";
@@ -37,19 +37,53 @@ export function fileTotals(block: Strips, model: Model, numbers: (blob: BlobRef)
   const waits = new Set([...block.kinds.keys()].filter((kind) => WAITS.includes(block.kinds[kind]!)));
   if (block.stretches) {
     const stretches = new Stretches(block.stretches, numbers, block.span);
+    const edges = block.step_edges ? deltas(numbers(block.step_edges) as Uint8Array) : null;
     return async (area) => {
       const sums = noSums(block);
-      const rows = rowsOf(model, area);
-      const [start, stop] = [Math.round(area.start), Math.round(area.stop)];
-      for (const row of rows) stretches.add(row, start, stop, waits, sums);
-      const result = resultOf(block, sums, { words: sizeOf(model, rows, stop - start, total(sums)), time: formatNs(stop - start), waits, notes: [] });
-      const tables = model.leftOut ? [] : eventTables(model, rows, start, stop);
+      const cuts = area.steps && edges ? ownSteps(block, model, edges, area) : null;
+      const result = cuts ? sumSteps(cuts) : sumTime(area);
+      const tables = model.leftOut ? [] : eventTables(model, cuts ? cuts.map(inCommon) : timeOf(area));
       return { ...result, notes: model.leftOut ? [LEFT_OUT] : [], blocks: [...result.blocks, ...tables] };
+
+      function sumTime(of: Area): Result {
+        const rows = rowsOf(model, of);
+        const [start, stop] = [Math.round(of.start), Math.round(of.stop)];
+        for (const row of rows) stretches.add(row, start, stop, waits, sums);
+        return resultOf(block, sums, { words: sizeOf(model, rows, stop - start, total(sums)), time: formatNs(stop - start), waits, notes: [] });
+      }
+
+      function sumSteps(own: Cut[]): Result {
+        for (const [row, start, stop] of own) stretches.addOwn(row, start, stop, waits, sums);
+        const words = `${nameSteps(area.steps!)} on ${ranksOf(model, own.map(([row]) => row))} = ${rankTime(own.length, total(sums))}`;
+        return resultOf(block, sums, { words, time: `${block.marked}s`, waits, notes: [] });
+      }
     };
+
+    function timeOf(area: Area): Cut[] {
+      return rowsOf(model, area).map((row) => [row, Math.round(area.start), Math.round(area.stop)]);
+    }
+
+    function inCommon([row, start, stop]: Cut): Cut {
+      return [row, stretches.common(row, start), stretches.common(row, stop)];
+    }
   }
   if (!block.step_lines || !block.marks.length) return null;
   const lines = varints(numbers(block.step_lines) as Uint8Array);
   return async (area) => stepSums(block, model, lines, area, waits);
+}
+
+/** Rows that have any of the selected steps, each cut where it starts and ends them itself. */
+function ownSteps(block: Strips, model: Model, edges: Float64Array, area: Area): Cut[] {
+  const [first, last] = area.steps!;
+  const places = [...block.marks.keys()].filter((place) => block.marks[place]![0] >= first && block.marks[place]![0] <= last);
+  return rowsOf(model, area).flatMap((row): Cut[] => {
+    const own = places.map((place) => edges.subarray(2 * (row * block.marks.length + place)).subarray(0, 2)).filter(([from, to]) => from! < to!);
+    return own.length ? [[row, Math.min(...own.map(([from]) => from!)), Math.max(...own.map(([, to]) => to!))]] : [];
+  });
+}
+
+function nameSteps([first, last]: [number, number]): string {
+  return first === last ? `Step ${first}` : `Steps ${first} to ${last}`;
 }
 
 function noSums(block: Strips): LineSums {
@@ -92,9 +126,13 @@ function ranksOf(model: Model, rows: number[]): string {
 
 function sizeOf(model: Model, rows: number[], length: number, recorded: number): string {
   const ranks = ranksOf(model, rows);
-  const time = rows.length === 1 ? formatNs(recorded) : formatNs(recorded).replace(" ", " rank-");
+  const time = rankTime(rows.length, recorded);
   if (Math.abs(recorded - length * rows.length) > NEARLY * recorded) return `${formatNs(length)} on ${ranks}, ${time} of it recorded`;
   return `${formatNs(length)} on ${ranks}${rows.length > 1 ? ` = ${time}` : ""}`;
+}
+
+function rankTime(ranks: number, ns: number): string {
+  return ranks === 1 ? formatNs(ns) : formatNs(ns).replace(" ", " rank-");
 }
 
 interface Said {

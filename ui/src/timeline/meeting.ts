@@ -27,7 +27,7 @@ export function meetingOf({ meetings, event }: Items, row: number | null, item: 
 }
 
 export function arrivalsOf(state: State, meetings: Meetings, meeting: number): Element {
-  const places = [...meetings.meeting.keys()].filter((at) => meetings.meeting[at] === meeting);
+  const places = [...meetings.meeting.keys()].filter((at) => meetings.meeting[at] === meeting && meetings.row[at]! >= 0);
   places.sort((a, b) => meetings.arrived[b]! - meetings.arrived[a]!);
   const first = meetings.arrived[places.at(-1)!]!;
   const waited = places.some((at) => meetings.wait[at]! > 0);

@@ -23,6 +23,7 @@ export interface Items {
 
 export interface Meetings {
   meeting: Float64Array;
+  /** Place of the group; below 0 where it has no row. */
   row: Float64Array;
   event: Float64Array;
   arrived: Float64Array;
@@ -119,8 +120,9 @@ function rankOf(row: string): number | null {
 
 /** Gives rows of the model these lanes and counters, in place of those that they had. */
 export function putBelow(model: Model, events: Events, numbers: Numbers): void {
-  const items = itemsOf(events, numbers);
   const groups = new Map(model.groups.map((group) => [group.name, group]));
+  // Events know all ranks, rows of the timeline only those that recorded any time.
+  const items = itemsOf(events, numbers, (row) => model.groups.indexOf(groups.get(events.rows[row]!)!));
   const found = new Map<Group, Lane[]>();
   let first = 0;
   for (const [row, name, count] of events.lanes) {
@@ -193,14 +195,16 @@ export function ofSpans(block: Spans): Model {
   return { began: block.began, span: block.span, groups, strips: null, kinds: [], marks: [], marked: "", leftOut: block.left_out, late: [], cohorts: [] };
 }
 
-function itemsOf(events: Events, numbers: Numbers): Items {
+function itemsOf(events: Events, numbers: Numbers, groupOf: (row: number) => number): Items {
   const { meetings } = events;
+  const found = columns(meetings, numbers, ["meeting", "row", "event", "arrived"], ["dur", "wait", "said"]);
   return {
     ...columns(events, numbers, ["start", "event", "launch"], ["dur", "kind", "name", "wait"]),
     kinds: events.kinds,
     names: events.names,
     meetings: {
-      ...columns(meetings, numbers, ["meeting", "row", "event", "arrived"], ["dur", "wait", "said"]),
+      ...found,
+      row: found.row.map(groupOf),
       sayings: meetings.sayings,
       leftOut: meetings.left_out,
     },

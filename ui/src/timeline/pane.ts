@@ -121,10 +121,11 @@ function moveTab(event: KeyboardEvent, tabs: HTMLElement[]): void {
   next?.click();
 }
 
-function describe({ model }: State, { start, stop, groups }: Area): string {
+function describe({ model }: State, { start, stop, groups, steps }: Area): string {
   const ranks = groups.flatMap((group) => model.groups[group]!.rank ?? []).sort((one, other) => one - other);
   const all = groups.length === 0 ? `all ${model.groups.length.toLocaleString("en-US")} rows` : `${groups.length} rows`;
   const named = ranks.length && ranks.length <= MOST_RANKS ? `${ranks.length > 1 ? "ranks" : "rank"} ${formatValues(ranks, "")}` : all;
+  if (steps) return `Selected: ${steps[0] === steps[1] ? `step ${steps[0]}` : `steps ${steps[0]} to ${steps[1]}`} of ${named}`;
   return `Selected: ${formatNs(stop - start)} of ${named}, from ${formatNs(start)}`;
 }
 

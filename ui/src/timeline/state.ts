@@ -20,6 +20,8 @@ export interface Area {
   stop: number;
   /** Places of groups; none for all. */
   groups: readonly number[];
+  /** First and last step, where they were selected and not a time: each row is then cut at its own. */
+  steps?: [number, number];
 }
 
 export class State {

@@ -38,7 +38,11 @@ export class Stretches {
 
   /** Adds what a row did between two times of the timeline. */
   add(row: number, start: number, stop: number, waits: ReadonlySet<number>, sums: LineSums): void {
-    const [from, to] = [this.#own(row, start), this.#own(row, stop)];
+    this.addOwn(row, this.#own(row, start), this.#own(row, stop), waits, sums);
+  }
+
+  /** Adds what a row did between two times of its own clock. */
+  addOwn(row: number, from: number, to: number, waits: ReadonlySet<number>, sums: LineSums): void {
     let at = this.#start[row]!;
     for (let place = this.#first[row]!; place < this.#first[row + 1]! && at < to; place++) {
       const end = at + this.#dur[place]!;
@@ -50,6 +54,12 @@ export class Stretches {
       }
       at = end;
     }
+  }
+
+  /** A time of the row's own clock on that of the timeline, to a ns or so. */
+  common(row: number, own: number): number {
+    const [rate, ahead] = [this.block.rate[row]!, this.#ahead[row]!];
+    return Math.round((own + ahead * rate) / (1 - rate));
   }
 
   /** A time on the row's own clock. Edges of the timeline cut nothing. */

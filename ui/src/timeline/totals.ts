@@ -10,8 +10,8 @@ export type Totals = (area: Area, signal: AbortSignal) => Promise<Result>;
 
 /** Asks the server. */
 export function liveTotals(model: Model, live: Live): Totals {
-  return ({ start, stop, groups }, signal) => {
+  return ({ start, stop, groups, steps = null }, signal) => {
     const ranks = groups.flatMap((group) => model.groups[group]!.rank ?? []);
-    return live.selection({ ranks, start, stop }, signal);
+    return live.selection({ ranks, start, stop, steps }, signal);
   };
 }

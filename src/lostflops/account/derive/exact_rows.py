@@ -17,12 +17,15 @@ from lostflops.account.ledger.record import Codes, Ns, records
 from lostflops.account.ledger.scope import scope
 from lostflops.account.ledger.stretches import RankStretches, cut_stretches
 from lostflops.account.ledger.strips import whole
-from lostflops.account.ledger.windows import WindowKind
+from lostflops.account.ledger.windows import WindowKind, window
 from lostflops.core.pictures import RowStretches
 from lostflops.store.row_groups import group_rows
 
 if TYPE_CHECKING:
     from lostflops.store.run import Run
+
+StepEdges = dict[tuple[int, int], tuple[int, int]]
+"""Start and stop of steps, by rank and number."""
 
 MOST_STRETCHES: Final = 400_000
 """Most stretches of all ranks together that a page holds."""
@@ -32,6 +35,7 @@ MOST_STEP_LINES: Final = 1_000_000
 _LINE: Final = f"list_position({list(LINES)}, line)"
 _STRETCHES: Final = f"""
     select rank, start, stop, {_LINE} as line, coalesce(late_rank, -1) as late from stretches order by rank, start"""
+_EDGES: Final = "select rank, step, start, stop from spans where step is not null"
 _STEPS: Final = f"select rank, step, {_LINE} - 1 as line, ns from ledger where split = 'step'"
 
 
@@ -87,6 +91,36 @@ def _fill_gaps(own: RankStretches) -> tuple[Codes, Ns, Codes]:
         np.insert(own.stop - own.start, after, own.start[after] - own.stop[after - 1]),
         np.insert(own.late + 1, after, 0),
     )
+
+
+def step_edges(run: Run) -> StepEdges:
+    """Return start and stop of each rank's steps, on its own clock; none if the ledger is not about steps."""
+    asked = scope(run, None)
+    if asked.kind is not WindowKind.STEPS:
+        return {}
+    if has_accounts(run, asked):
+        return {(rank, step): (start, stop) for rank, step, start, stop in run.rows(_EDGES)}
+    windows = ((record.rank, window(record, WindowKind.STEPS)) for record in records(run, run.ranks))
+    return {
+        (rank, step): (int(own.start[place]), int(own.stop[place]))
+        for rank, own in windows
+        for place, step in enumerate(own.number)
+    }
+
+
+def row_step_edges(run: Run, clock: OneClock, span: TimelineSpan, steps: Sequence[int]) -> list[int] | None:
+    """Return where each row starts and ends each of these steps, as times of `RowStretches`; twice 0 for a step that it
+    does not have. None if the ledger of the run is not about steps."""
+    known = step_edges(run)
+    if not known:
+        return None
+    found = []
+    for rank in sorted(recorded_ranks(run)):
+        zero = span.start - clock.terms(rank)[0]
+        for step in steps:
+            own = known.get((rank, step))
+            found += [0, 0] if own is None else [own[0] - zero, own[1] - zero]
+    return found
 
 
 def step_lines(run: Run, steps: Sequence[int], most: int = MOST_STEP_LINES) -> list[int] | None:

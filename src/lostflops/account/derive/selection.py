@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from lostflops.account.align.one_clock import OneClock
+from lostflops.account.derive.exact_rows import StepEdges, step_edges
 from lostflops.account.derive.selected_events import (
     RankEdges,
     SelectedCollective,
@@ -61,6 +62,8 @@ class SelectionTotals:
     """Start, in ns from the start of the timeline."""
     stop: int
     """End, in ns from the start of the timeline, and not after its end."""
+    steps: tuple[int, int] | None = None
+    """First and last step, if ranks are cut at their own steps instead."""
     lines: dict[str, int]
     """Recorded time by line of the ledger, in ns, summed over ranks."""
     waits: dict[int | None, int]
@@ -83,11 +86,17 @@ class SelectionTotals:
 
 
 def total_selection(
-    run: Run, ranks: Sequence[int] = (), start: int = 0, stop: int | None = None
+    run: Run,
+    ranks: Sequence[int] = (),
+    start: int = 0,
+    stop: int | None = None,
+    steps: tuple[int, int] | None = None,
 ) -> SelectionTotals | None:
     """Return the totals of some ranks, or of all, between two times in ns from the start of the timeline.
 
-    A selection from 0, or to the end of the timeline, has all that was recorded there. None if the run has no timeline.
+    A selection from 0, or to the end of the timeline, has all that was recorded there. With `steps`, the first and the
+    last one, each rank is cut where it starts and ends them itself, if the ledger of the run is about steps.
+    None if the run has no timeline.
     """
     clock = OneClock.of(run)
     span = TimelineSpan.of(run, clock)
@@ -99,11 +108,17 @@ def total_selection(
     if start >= stop:
         raise UsageError(f"the selection is empty: choose a start before its end, from 0 to {length} ns")
     own = tuple(rank for rank in chosen if rank in recorded_ranks(run))
-    edges = {rank: _edges_of(clock, rank, span, start, stop) for rank in own}
+    known = {} if steps is None else step_edges(run)
+    steps = steps if known else None
+    if steps is None:
+        edges = {rank: _edges_of(clock, rank, span, start, stop) for rank in own}
+    else:
+        edges = _edges_of_steps(known, own, *steps)
     is_stored = has_stretches(run, own)
     sums, on_thread = _sum_stored(run, edges) if is_stored else _sum_computed(run, edges)
     return SelectionTotals(
-        ranks=own,
+        ranks=tuple(edges),
+        steps=steps,
         start=start,
         stop=stop,
         lines={line: sum(ns for (name, _), ns in sums.items() if name == line) for line in LINES},
@@ -114,6 +129,18 @@ def total_selection(
         memory=select_memory(run, edges),
         query=_write_query(edges, is_all=len(own) == len(recorded_ranks(run))) if is_stored else "",
     )
+
+
+def _edges_of_steps(known: StepEdges, ranks: Sequence[int], first: int, last: int) -> dict[int, tuple[int, int]]:
+    """Return where ranks that have any of these steps start and end them, on their own clocks."""
+    found: dict[int, tuple[int, int]] = {}
+    for (rank, step), (start, stop) in known.items():
+        if rank in ranks and first <= step <= last:
+            begin, end = found.get(rank, (start, stop))
+            found[rank] = min(begin, start), max(end, stop)
+    if not found:
+        raise UsageError(f"no rank accounts for a step from {first} to {last}: choose recorded steps, or times")
+    return dict(sorted(found.items()))
 
 
 def _edges_of(clock: OneClock, rank: int, span: TimelineSpan, start: int, stop: int) -> tuple[int, int]:

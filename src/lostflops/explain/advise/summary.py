@@ -100,7 +100,7 @@ def _saves(expected: Prediction, verb: str) -> str:
     if expected.is_bound:
         return f"{verb} at most {format_percent(expected.gain)}"
     if expected.may_be_zero:
-        return f"saves up to {format_percent(expected.gain_high)}, may be zero"
+        return f"{verb} up to {format_percent(expected.gain_high)}{', may be zero' if verb == 'saves' else ''}"
     return f"{verb} {format_percent(expected.gain)}"
 
 

@@ -1,6 +1,7 @@
 """What happened in a part of the timeline?
 
-The totals of some ranks between two times: the ledger, waits by the rank that was late, kernels and collectives, and
+The totals of some ranks between two times, or in some steps of each: the ledger, waits by the rank that was late,
+kernels and collectives, and
 Python stacks and memory if they were recorded. All of them are cut exactly at the edges, which are on the common clock.
 Times count from the start of the timeline; without edges, the answer is about all that was recorded, also outside
 steps. A stack represents the time of its line of the ledger inside the selection since the previous sample there.
@@ -52,8 +53,15 @@ _IN_WORDS: Final = {
 """Lines as a verdict names them; waits are named by the late rank."""
 
 
-def selection(run: Run, *, ranks: Sequence[int] = (), start: int = 0, stop: int | None = None) -> Result:
-    found = total_selection(run, ranks, start, stop)
+def selection(
+    run: Run,
+    *,
+    ranks: Sequence[int] = (),
+    start: int = 0,
+    stop: int | None = None,
+    steps: tuple[int, int] | None = None,
+) -> Result:
+    found = total_selection(run, ranks, start, stop, steps)
     if found is None:
         return Result("selection", "Selection", "No rank recorded any events.")
     return Result(
@@ -69,7 +77,7 @@ def selection(run: Run, *, ranks: Sequence[int] = (), start: int = 0, stop: int 
 def _verdict(found: SelectionTotals) -> str:
     length = found.stop - found.start
     if not found.total:
-        return f"Nothing was recorded in these {format_ns(length)}."
+        return f"Nothing was recorded in these {'steps' if found.steps else format_ns(length)}."
     parts = sorted(_parts(found), reverse=True)
     shares = [(ns / found.total, text) for ns, text in parts[:_MOST_PARTS]]
     listed = ", ".join(f"{format_percent(share)} {text}" for share, text in shares if share >= _LEAST_PART)
@@ -81,6 +89,9 @@ def _size(found: SelectionTotals, length: int) -> str:
         ranks, rank_time = f"rank {found.ranks[0]}", format_ns(found.total)
     else:
         ranks, rank_time = pluralise(len(found.ranks), "rank"), format_ns(found.total).replace(" ", " rank-")
+    if found.steps is not None:
+        first, last = found.steps
+        return f"{f'Step {first}' if first == last else f'Steps {first} to {last}'} on {ranks} = {rank_time}"
     if abs(found.total - length * len(found.ranks)) > _NEARLY * found.total:
         return f"{format_ns(length)} on {ranks}, {rank_time} of it recorded"
     return f"{format_ns(length)} on {ranks}" + (f" = {rank_time}" if len(found.ranks) > 1 else "")

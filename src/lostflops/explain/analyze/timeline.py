@@ -24,7 +24,7 @@ from lostflops.account.derive.counters import (
     counters_within,
     read_counters,
 )
-from lostflops.account.derive.exact_rows import row_stretches, step_lines
+from lostflops.account.derive.exact_rows import row_step_edges, row_stretches, step_lines
 from lostflops.account.derive.timeline import TimelineSpan, strips
 from lostflops.account.ledger.answers import waited_for
 from lostflops.account.ledger.by_rank import Progress
@@ -80,6 +80,7 @@ def timeline(run: Run, *, room: int = ROOM, most: int = MOST_EVENTS, progress: P
                 cohorts=_cohorts(run, [rank for rank, _ in found]),
                 events=events,
                 stretches=stretches,
+                step_edges=None if stretches is None else row_step_edges(run, clock, span, [step for step, _ in marks]),
                 step_lines=step_lines(run, [step for step, _ in marks]) if stretches is None else None,
             ),
         ),

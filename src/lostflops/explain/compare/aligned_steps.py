@@ -117,9 +117,12 @@ def _sentences(steps: Mapping[str, MedianStep]) -> Iterator[str]:
 
 
 def _notes(steps: Mapping[str, MedianStep], ranks: Sequence[int]) -> Iterator[str]:
-    most = max(len(step.ranks) for step in steps.values())
-    if len(ranks) < most:
-        yield f"Shown are {len(ranks)} of {pluralise(most, 'rank')}: those that others wait for most in these steps."
+    of_each = [step.ranks.keys() for step in steps.values()]
+    common = len(of_each[0] & of_each[1])
+    if len(ranks) < common:
+        yield f"Shown are {len(ranks)} of {pluralise(common, 'rank')}: those that others wait for most in these steps."
+    if alone := len(of_each[0] ^ of_each[1]):
+        yield f"{pluralise(alone, 'rank')} that only one run has: not shown."
     for side, step in steps.items():
         if not step.is_on_one_clock:
             yield f"Ranks of {side} have no common clock: each row begins where its rank began the step."

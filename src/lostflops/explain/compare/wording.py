@@ -91,14 +91,26 @@ def long_steps(pair: RunPair, limit: float, is_fine: bool) -> Iterator[str]:
         )
 
 
+def _estimate_spread(between: float) -> str:
+    """Say how much runs may differ.
+
+    >>> _estimate_spread(float("nan"))
+    'and too few steps to estimate it, the spread between runs is unknown'
+    """
+    if not isfinite(between):
+        return "and too few steps to estimate it, the spread between runs is unknown"
+    return (
+        "the spread between runs is estimated from the spread within each run: two runs of the same job may differ by "
+        f"{format_share(between)} (90% interval)"
+    )
+
+
 def _about_runs(pair: RunPair) -> Iterator[str]:
     counts = len(pair.before), len(pair.after)
     noise = pair.typical.noise
     if max(counts) == 1:
         yield (
-            "With one run per side, the spread between runs is estimated from the spread within each run: two runs of "
-            f"the same job may differ by {format_share(noise.between)} (90% interval). Record two or more runs of each "
-            "to measure it."
+            f"With one run per side, {_estimate_spread(noise.between)}. Record two or more runs of each to measure it."
         )
     elif min(counts) == 1:
         yield "One side has a single run: its spread between runs is taken from the other side."

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from lostflops.core.errors import LostflopsError
-from lostflops.core.results import Block, Figure, Findings, Page, Pair, Pairs, Result, Table
+from lostflops.core.results import Block, Figure, Finding, Findings, Page, Pair, Pairs, Result, Table
 from lostflops.explain.compare.aligned_steps import aligned_steps
 from lostflops.explain.compare.change import MARGIN
 from lostflops.explain.compare.comparable import REFUSED
@@ -134,12 +134,18 @@ def _name_runs(before: Sequence[Path], after: Sequence[Path]) -> Pairs:
 
 
 def _find_causes(name: str, run: Run) -> Result:
-    """Return the first findings of a run. Evidence leads to a timeline of the run, which this page does not have."""
+    """Return the first findings of a run. Evidence and changes lead to a timeline and to what-ifs of the run, which
+    this page does not have, or has of the other run."""
     found = causes(run)
-    items = tuple(replace(one, evidence=()) for one in found.findings[:OPEN])
+    items = tuple(_without_ways_on(one) for one in found.findings[:OPEN])
     blocks = (Findings("findings", "", items),) if found.blocks else ()
     following = f"lostflops diagnose {shlex.quote(run.name)}"
     return replace(found, name=name, title=SECTIONS[name], blocks=blocks, notes=(), more=(), next_command=following)
+
+
+def _without_ways_on(finding: Finding) -> Finding:
+    gain = finding.prediction
+    return replace(finding, evidence=(), prediction=None if gain is None else replace(gain, change=""))
 
 
 def _note_first_run(results: Sequence[Result], before: Sequence[Path], after: Sequence[Path]) -> Iterator[Result]:

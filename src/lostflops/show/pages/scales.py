@@ -51,9 +51,9 @@ def scales(start: Baseline, known: Sequence[Change], advised: Sequence[tuple[str
             yield Scale(by_name[name], label, told, now)
     for change in known:
         if change.name not in _GRADUAL and change.tried:
-            values = _SWITCHED.get(change.name, change.tried)
-            own = (value for name, value in advised if name == change.name and value not in values)
-            places = AS_RECORDED, *dict.fromkeys(own), *values
+            usual = _SWITCHED.get(change.name, change.tried)
+            own = (value for name, value in advised if name == change.name and value not in usual)
+            places = AS_RECORDED, *dict.fromkeys(own), *usual
             yield Scale(change, _LABELS.get(change.name, change.name.replace("_", " ")), places, 0)
 
 

@@ -90,6 +90,7 @@ class View:
             "cohorts": _plain(block.cohorts),
             "events": self.events(block.events) if block.events else None,
             "stretches": self._stretches(block.stretches) if block.stretches else None,
+            "step_edges": None if block.step_edges is None else self.blob(deltas(block.step_edges)),
             "step_lines": None if block.step_lines is None else self.blob(varints(block.step_lines)),
         }
 

@@ -13,7 +13,6 @@ from typing import Any, BinaryIO, Final, cast
 from lostflops.core.errors import UsageError
 from lostflops.core.pictures import Events, Setting
 from lostflops.core.results import Page, Result
-from lostflops.explain.analyze.selection import selection
 from lostflops.predict.whatif.baseline import Baseline, baseline
 from lostflops.show.export.perfetto import write_perfetto
 from lostflops.show.pages.comparison import comparison_page
@@ -139,11 +138,11 @@ class LivePage:
             run, lambda own: packed(held.within(own, ranks, asked.start, asked.stop, asked.most)), QUICK_SECONDS
         )
 
-    async def selection(self, ranks: Sequence[int], start: int, stop: int, packed: Callable[[Result], bytes]) -> bytes:
-        """Return the totals of some ranks, or of all, in a part of the timeline."""
+    async def selection(self, selected: Callable[[Run], Result], packed: Callable[[Result], bytes]) -> bytes:
+        """Return the totals of a part of the timeline."""
         return await self._quick.answer(
             self._run.beside(),
-            lambda run: packed(selection(run, ranks=ranks, start=start, stop=stop)),
+            lambda run: packed(selected(run)),
             QUICK_SECONDS,
         )
 

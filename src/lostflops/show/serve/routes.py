@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
@@ -19,6 +20,7 @@ from starlette.responses import FileResponse, Response
 from lostflops.core.errors import UsageError
 from lostflops.core.pictures import Events
 from lostflops.core.results import Page, Result, Stacks
+from lostflops.explain.analyze.selection import selection as sum_selection
 from lostflops.show.pages.glossary import GLOSSARY
 from lostflops.show.pages.page import STANDING, TITLES, page_of
 from lostflops.show.pages.stacks import limit_stacks
@@ -116,10 +118,13 @@ async def events(live: LivePage, parameters: Parameters, _body: Any) -> Response
 
 
 async def selection(live: LivePage, parameters: Parameters, _body: Any) -> Response:
-    """Return the totals of some ranks, or of all if none is given, in a part of the timeline."""
+    """Return the totals of some ranks, or of all if none is given, in a part of the timeline or in steps."""
     ranks = [_whole(one, "ranks") for one in parameters["ranks"].split(",")] if parameters["ranks"] else []
     start, stop = _whole(parameters["start"], "start"), _whole(parameters["stop"], "stop")
-    return _bytes(await live.selection(ranks, start, stop, _pack_selection))
+    first, _, last = parameters["steps"].partition("-")
+    steps = (_whole(first, "steps"), _whole(last, "steps")) if parameters["steps"] else None
+    asked = partial(sum_selection, ranks=ranks, start=start, stop=stop, steps=steps)
+    return _bytes(await live.selection(asked, _pack_selection))
 
 
 def _pack_selection(found: Result) -> bytes:
@@ -163,7 +168,7 @@ ROUTES: Final = (
     Route("/api/progress", progress),
     Route("/api/result", result, ("name",)),
     Route("/api/events", events, ("ranks", "start", "stop", "most")),
-    Route("/api/selection", selection, ("ranks", "start", "stop")),
+    Route("/api/selection", selection, ("ranks", "start", "stop", "steps")),
     Route("/api/perfetto", perfetto),
     Route("/api/whatif", whatif, method="POST"),
     Route("/api/sql", sql, method="POST"),

@@ -27,6 +27,7 @@ from lostflops.predict.whatif.interval import noise_of
 
 if TYPE_CHECKING:
     from lostflops.account.blame.habits import Habit
+    from lostflops.account.blame.stragglers import SlowRank
     from lostflops.explain.advise.case import Case
     from lostflops.explain.advise.signs.late import LateRank
 
@@ -64,9 +65,6 @@ _NO_DISPATCH: Final = "launch=free"
 _QUICKER_HOSTS: Final = (
     'Reduce launch overhead on all ranks, not only on the late ones: use torch.compile(model, mode="reduce-overhead") '
     "or CUDA graphs, and fewer, larger ops."
-)
-_ALL_AS_SLOW: Final = (
-    " But the host limits all ranks: with only the late ones as fast as their peers, steps would hardly get shorter."
 )
 _ALL_FIXED: Final = "apply the fix on all ranks and record again: the rank must no longer be last."
 _UNSAMPLED: Final = "Record stack samples (lostflops run does by default). "
@@ -114,7 +112,7 @@ def _claim(case: Case, kind: str, late: Sequence[LateRank], hot: Sequence[Drift]
     sure = min(one.confidence for one in late)
     return Claim(
         cause="straggler",
-        what=_what(case, kind, late) + (_ALL_AS_SLOW if starved else ""),
+        what=_what_limits_all(late) if starved else _what(case, kind, late),
         taken=lost,
         evidence=(
             *_evidence(case, late, sources, hot),
@@ -203,12 +201,25 @@ def _what(case: Case, kind: str, late: Sequence[LateRank]) -> str:
     first, ranks = late[0].found, sorted(one.found.rank for one in late)
     if kind == _UNSEEN:
         return f"{_name_ranks(ranks)} reached collectives last, but the profiled steps do not show why."
-    more = f"{format_ns(round(first.line_excess / first.steps))} more{' per step' if first.in_steps else ''}"
+    more = _count_more(first)
     if len(ranks) > 1:
         says = f"{first.line} of rank {first.rank} takes {more} than on its peers"
         return f"{_name_ranks(ranks)} are late ({_KINDS[kind]}): {says}."
     words = _ON_THREAD if kind == "host_stall" and first.rank in case.total.on_thread else _WORDS[kind]
     return f"Rank {first.rank} is late ({_KINDS[kind]}): {words} ({first.line}, {more} than its peers)."
+
+
+def _what_limits_all(late: Sequence[LateRank]) -> str:
+    first, names = late[0].found, _name_ranks(sorted(one.found.rank for one in late)).lower()
+    return (
+        f"Hosts are slow on all ranks, most on {names}: the device waits for the host ({first.line}, "
+        f"{_count_more(first)} on rank {first.rank} than on its peers). With only {names} as fast as the others, steps "
+        "would hardly get shorter."
+    )
+
+
+def _count_more(found: SlowRank) -> str:
+    return f"{format_ns(round(found.line_excess / found.steps))} more{' per step' if found.in_steps else ''}"
 
 
 def _cite_waits(case: Case, ranks: tuple[int, ...], ns: int) -> Evidence:
