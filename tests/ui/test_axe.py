@@ -27,8 +27,15 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.skipif(not AXE.is_file(), reason="axe-core is not installed: run npm ci in ui/")
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1440, 390])
+@pytest.mark.parametrize(
+    ("width", "theme"),
+    [
+        (1440, "light"),
+        (390, "dark"),
+        pytest.param(1440, "dark", marks=pytest.mark.slow),
+        pytest.param(390, "light", marks=pytest.mark.slow),
+    ],
+)
 def test_no_view_breaks_a_rule(browser: Browser, file: Path, theme: Any, width: int) -> None:
     # The page's own policy would not let the checker run.
     context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=theme, bypass_csp=True)

@@ -95,8 +95,15 @@ def scroll_and_zoom(tab: Tab) -> None:
     assert "top=70" in tab.url
 
 
-@pytest.mark.parametrize("look", [{}, {"width": 390, "dark": True}], ids=str)
-@pytest.mark.parametrize("moves", [False, True], ids=["shown", "moved"])
+@pytest.mark.parametrize(
+    ("moves", "look"),
+    [
+        pytest.param(False, {"width": 390, "dark": True}, id="shown-phone"),
+        pytest.param(True, {}, id="moved"),
+        pytest.param(False, {}, id="shown", marks=pytest.mark.slow),
+        pytest.param(True, {"width": 390, "dark": True}, id="moved-phone", marks=pytest.mark.slow),
+    ],
+)
 def test_a_copied_address_shows_the_same_pixels(open_page: OpenPage, file: Path, moves: bool, look: dict) -> None:
     tab = open_page(file, **look)
     show_first(tab)
@@ -369,7 +376,14 @@ def shown_time(tab: Tab) -> tuple[int, int] | None:
     return None if found is None else (found[0], found[1])
 
 
-@pytest.mark.parametrize("focused", ["", "header .help", "#overview .show"], ids=["nothing", "help", "card"])
+@pytest.mark.parametrize(
+    "focused",
+    [
+        pytest.param("#overview .show", id="card"),
+        pytest.param("", id="nothing", marks=pytest.mark.slow),
+        pytest.param("header .help", id="help", marks=pytest.mark.slow),
+    ],
+)
 def test_keys_work_where_the_pointer_rests(open_page: OpenPage, file: Path, focused: str) -> None:
     tab = open_page(file)
     drawn(tab).hover(position={"x": 400, "y": 60})

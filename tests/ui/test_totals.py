@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 
     from tests.ui.conftest import OpenPage
 
-SELECTIONS = 200
-SENTENCES = 40
+SENTENCES = 20
 """Of these, sentences are compared too: Python and the page have one implementation each."""
 SELECT = """async (address) => {
   const before = document.querySelector(".summed");
@@ -72,7 +71,8 @@ def read_sums(tab: Tab, ranks: list[int], start: int, stop: int) -> tuple[dict[s
     return found
 
 
-def test_sums_of_random_selections_are_those_of_sql(made: Path, open_page: OpenPage) -> None:
+@pytest.mark.parametrize("selections", [50, pytest.param(200, marks=pytest.mark.slow)])
+def test_sums_of_random_selections_are_those_of_sql(made: Path, open_page: OpenPage, selections: int) -> None:
     tab = open_page(made / "page.html")
     tab.locator("#timeline canvas").first.wait_for()
     chance = random.Random(26)
@@ -80,7 +80,7 @@ def test_sums_of_random_selections_are_those_of_sql(made: Path, open_page: OpenP
         clock = OneClock.of(run)
         span = TimelineSpan.of(run, clock)
         assert span is not None
-        for number in range(SELECTIONS):
+        for number in range(selections):
             start, stop = sorted(chance.sample(range(1, span.stop - span.start - 1), 2))
             ranks = sorted(chance.sample(run.ranks, chance.randint(1, len(run.ranks) - 1)))
             expected = by_sql(run, clock, ranks, span.start + start, span.start + stop)

@@ -79,7 +79,9 @@ def nanogpt(folder: Path) -> Path:
     return folder / "run"
 
 
-@pytest.fixture(scope="module", params=[cluster, threads, pytest.param(nanogpt, marks=needs_traces)])
+@pytest.fixture(
+    scope="module", params=[cluster, threads, pytest.param(nanogpt, marks=[needs_traces, pytest.mark.slow])]
+)
 def run(request, tmp_path_factory):
     folder = request.param(tmp_path_factory.mktemp("selection"))
     derive(folder)

@@ -9,9 +9,10 @@ from functools import cached_property, wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from lostflops.account.align.mesh import Mesh, recognise
-from lostflops.account.blame.judgement import Judgement, judge_profiles
+from lostflops.account.blame.judgement import Judgement, judge, judge_profiles
 from lostflops.account.ledger.answers import ledgers, profiles_of
 from lostflops.account.ledger.few_steps import few_steps
+from lostflops.account.ledger.from_rows import has_accounts
 from lostflops.account.ledger.scope import Scope, scope
 from lostflops.account.ledger.total import RunLedger
 from lostflops.account.pace.lateness import find_habits
@@ -38,6 +39,7 @@ class Case:
     gives the durations of collectives if they differ from this run's own, as for `whatif`."""
 
     def __init__(self, run: Run, times: LearnTimes | None = None, progress: Progress | None = None) -> None:
+        self._whole = run
         self.run = few_steps(run)
         self._times = times
         self._progress = progress
@@ -76,7 +78,11 @@ class Case:
 
     @cached_property
     def judgement(self) -> Judgement:
-        """Ranks that are late, compared with ranks that do the same work."""
+        """Ranks that are late, compared with ranks that do the same work: in all steps if they are accounted for, as in
+        `lostflops ranks`. A few steps of a large run need not show it."""
+        asked = scope(self._whole, None)
+        if self._whole is not self.run and has_accounts(self._whole, asked):
+            return judge(self._whole, asked, self.mesh, self._progress, find_habits(self._whole))
         return judge_profiles(self.run, self.scope, self.mesh, self.profiles, find_habits(self.run))
 
     @cached_property
