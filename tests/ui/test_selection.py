@@ -468,3 +468,25 @@ def test_back_scrolls_rows_back(open_page: OpenPage, file: Path) -> None:
     tab.go_forward()
     settle(tab)
     assert box.evaluate("(box) => box.scrollTop") == 70
+
+
+COUNT_WRITES = """() => {
+  const replace = history.replaceState;
+  window.writes = 0;
+  history.replaceState = function (...given) {
+    window.writes++;
+    return replace.apply(this, given);
+  };
+}"""
+
+
+def test_an_address_of_no_section_is_written_once(open_page: OpenPage, file: Path) -> None:
+    tab = open_page(f"{file.resolve().as_uri()}#foo%20bar?ranks=3")
+    drawn(tab)
+    settle(tab)
+    tab.locator("#ranks td").get_by_title("Select rank 6", exact=True).first.click()
+    settle(tab)
+    assert tab.url.endswith("#foo%20bar?ranks=6")
+    tab.evaluate(COUNT_WRITES)
+    tab.wait_for_timeout(2200)
+    assert tab.evaluate("window.writes") == 0

@@ -115,7 +115,7 @@ function formatSelection(wanted: Selection): string {
     return text ? [`${name}=${escaped(text)}`] : [];
   });
   if (!wanted.view && !words.length) return "";
-  return `#${wanted.view}${words.length ? `?${words.join("&")}` : ""}`;
+  return `#${escaped(wanted.view)}${words.length ? `?${words.join("&")}` : ""}`;
 }
 
 /** What an address selects. What cannot be read selects nothing: addresses are typed, cut and mailed. */
