@@ -470,6 +470,31 @@ def test_back_scrolls_rows_back(open_page: OpenPage, file: Path) -> None:
     assert box.evaluate("(box) => box.scrollTop") == 70
 
 
+def test_x_and_a_drag_select_only_rows_that_are_there(open_page: OpenPage, file: Path) -> None:
+    tab = open_page(file)
+    canvas = drawn(tab)
+    tab.locator("#timeline .tools .filter").fill("1, 3")
+    settle(tab)
+    canvas.press("x")
+    assert "ranks=3,1&" in tab.evaluate("location.hash")
+    tab.locator("#timeline .tools .filter").fill("nothing")
+    settle(tab)
+    for act in (lambda: canvas.press("x"), lambda: drag(tab, 30)):
+        tab.evaluate("history.replaceState(null, '', '#timeline?filter=nothing&time=5-9')")
+        tab.evaluate("dispatchEvent(new PopStateEvent('popstate'))")
+        act()
+        assert "time=" not in tab.evaluate("location.hash")
+
+
+def drag(tab: Tab, y: float) -> None:
+    box = tab.locator(CANVAS).bounding_box()
+    assert box is not None
+    tab.mouse.move(box["x"] + 300, box["y"] + y)
+    tab.mouse.down()
+    tab.mouse.move(box["x"] + 500, box["y"] + y)
+    tab.mouse.up()
+
+
 COUNT_WRITES = """() => {
   const replace = history.replaceState;
   window.writes = 0;

@@ -205,12 +205,14 @@ export class Timeline {
     if (over > 0) this.#body.scrollTop = scrollTop + over;
   }
 
-  #groupsBetween(top: number, bottom: number): number[] {
-    const { layout, model } = this.state;
-    if (bottom < AXIS) return [];
+  #groupsBetween(top: number, bottom: number): readonly number[] {
+    const { layout, arranged } = this.state;
+    if (bottom < AXIS) return arranged.groups;
+    const [uppermost] = layout.rows;
+    const above = uppermost?.fixed ? uppermost.top : layout.fixed;
+    if (!uppermost || bottom < AXIS + above || top > AXIS + this.#painter.height) return [];
     const [first, last] = [top, bottom].map((y) => layout.under(Math.max(0, y - AXIS), this.#body.scrollTop)) as [number, number];
-    const groups = new Set(layout.rows.slice(first, last + 1).map((row) => row.group));
-    return groups.size === model.groups.length ? [] : [...groups];
+    return [...new Set(layout.rows.slice(first, last + 1).map((row) => row.group))];
   }
 
   #fold(group: number): void {
