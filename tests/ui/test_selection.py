@@ -470,6 +470,41 @@ def test_back_scrolls_rows_back(open_page: OpenPage, file: Path) -> None:
     assert box.evaluate("(box) => box.scrollTop") == 70
 
 
+def test_enter_selects_what_was_just_typed(open_page: OpenPage, file: Path) -> None:
+    tab = open_page(file)
+    drawn(tab)
+    box = tab.locator("#timeline .tools .search")
+    box.evaluate(TYPE_AND_ENTER, "gemm")
+    assert "search=gemm" in tab.evaluate("location.hash")
+    tab.locator("#ranks td").get_by_title("Select rank 6", exact=True).first.click()
+    assert box.input_value() == "gemm"
+    assert tab.locator("#timeline .searching output").inner_text() != ""
+
+
+TYPE_AND_ENTER = """(box, text) => {
+  box.focus();
+  box.value = text;
+  box.dispatchEvent(new Event("input"));
+  box.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter" }));
+}"""
+
+
+def test_back_undoes_what_was_typed_where_the_keyboard_is(open_page: OpenPage, file: Path) -> None:
+    tab = open_page(file)
+    drawn(tab)
+    tab.locator("#ranks td").get_by_title("Select rank 6", exact=True).first.click()
+    for name, text in (("search", "gemm"), ("filter", "1, 3")):
+        box = tab.locator(f"#timeline .tools .{name}")
+        box.fill(text)
+        settle(tab)
+        assert name in tab.url
+    tab.go_back()
+    assert tab.locator("#timeline .tools .filter").input_value() == ""
+    tab.locator("#timeline .tools .search").focus()
+    tab.go_back()
+    assert tab.locator("#timeline .tools .search").input_value() == ""
+
+
 def test_x_and_a_drag_select_only_rows_that_are_there(open_page: OpenPage, file: Path) -> None:
     tab = open_page(file)
     canvas = drawn(tab)

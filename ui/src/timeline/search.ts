@@ -5,6 +5,7 @@ import type { Lane } from "./model";
 import type { State, Target } from "./state";
 
 const MOST_HITS = 100_000;
+const TYPED_MS = 150;
 
 export class Search {
   readonly #input = h("input", {
@@ -30,11 +31,11 @@ export class Search {
   ) {
     this.#input.addEventListener("input", () => {
       clearTimeout(this.#timer);
-      this.#timer = window.setTimeout(() => this.#type(), 150);
+      this.#timer = window.setTimeout(() => this.#type(), TYPED_MS);
     });
     this.#input.addEventListener("keydown", (event) => {
       if (event.key !== "Enter") return;
-      if (this.state.searched !== this.#input.value.trim().toLowerCase()) this.#find();
+      if (this.#timer || this.state.searched !== this.#input.value.trim().toLowerCase()) this.#type();
       this.#go(event.shiftKey ? -1 : 1);
     });
   }
@@ -44,15 +45,16 @@ export class Search {
     this.typed(this.#input.value.trim());
   }
 
-  /** Searches for what another view, or a link, selected. */
+  /** Searches for what another view, or a link, selected, unless somebody is typing. */
   follow(text: string): void {
-    if (text === this.#input.value.trim() || document.activeElement === this.#input) return;
+    if (text === this.#input.value.trim() || this.#timer) return;
     this.#input.value = text;
     this.#find();
   }
 
   #find(): void {
     clearTimeout(this.#timer);
+    this.#timer = 0;
     this.state.search(this.#input.value.trim());
     this.#hits = this.state.searched ? this.#found() : [];
     this.#place = -1;
