@@ -530,6 +530,38 @@ def drag(tab: Tab, y: float) -> None:
     tab.mouse.up()
 
 
+def test_details_stay_while_the_timeline_moves(open_page: OpenPage, file: Path) -> None:
+    tab = open_page(file)
+    show_first(tab)
+    button = tab.locator("#timeline .panel").get_by_role("button", name="Zoom to event")
+    before = tab.url
+    button.press("Enter")
+    settle(tab)
+    assert tab.url != before
+    assert button.evaluate("(button) => button === document.activeElement")
+
+
+ZOOM_AND_CLICK = """(button) => {
+  const canvas = document.querySelector("#timeline .rows canvas");
+  const press = () => canvas.dispatchEvent(new KeyboardEvent("keydown", { key: "w" }));
+  press();
+  document.dispatchEvent(new Event("lostflops-predicted"));
+  press();
+  button.click();
+}"""
+
+
+def test_a_zoom_right_before_a_click_elsewhere_stays(open_page: OpenPage, file: Path, strips: Strips) -> None:
+    tab = open_page(file)
+    drawn(tab)
+    settle(tab)
+    tab.locator("#ranks td").get_by_title("Select rank 6", exact=True).first.evaluate(ZOOM_AND_CLICK)
+    shown = shown_time(tab)
+    assert shown is not None
+    assert shown[1] - shown[0] == pytest.approx((strips.stop - strips.start) / 1.5**2, rel=0.01)
+    assert words(tab) == "Selected: rank 6"
+
+
 COUNT_WRITES = """() => {
   const replace = history.replaceState;
   window.writes = 0;

@@ -4,7 +4,8 @@ import "./timeline.css";
 import { onTheme } from "../colours";
 import { h } from "../dom";
 import type { Live } from "../live";
-import { NOTHING, type Selection } from "../selection";
+import { predictionOf } from "../predictions";
+import { NOTHING, type Selection, beforeSelection } from "../selection";
 import type { Block } from "../types";
 import { formatNs } from "../units";
 import { Controls, type Handlers } from "./controls";
@@ -45,7 +46,7 @@ export class Timeline {
   readonly state: State;
   readonly element: HTMLElement;
   /** Called when somebody chose something here; `quietly` for moves that nobody would undo. */
-  choose: (part: Partial<Selection>, quietly?: boolean) => void = (part) => this.follow({ ...this.#wanted, ...part });
+  choose: (part: Partial<Selection>, quietly?: boolean) => void = (part) => this.#keep(part);
   readonly #canvas = h("canvas", { tabindex: 0, role: "application", "aria-label": "Timeline" }) as HTMLCanvasElement;
   readonly #body: HTMLElement;
   readonly #spacer = h("div", { class: "spacer" });
@@ -60,14 +61,19 @@ export class Timeline {
   #palette = new Palette();
   #waiting = 0;
   #settling = 0;
-  #wanted: Wanted = NOTHING;
+  #wanted: Wanted = { ...NOTHING };
+  /** Whether something may have moved that is not selected yet. */
+  #isMoved = false;
   /** Whether rows were ever as large as they are on the page: before that, nothing scrolls. */
   #isPlaced = false;
 
-  constructor(
-    model: Model,
-    readonly around: Surroundings,
-  ) {
+  readonly around: Surroundings;
+
+  constructor(model: Model, given: Surroundings) {
+    const hasRanks = model.groups.some((group) => group.rank !== null);
+    // A server knows rows by their ranks.
+    const around = given.live && !hasRanks ? { ...given, live: undefined, totals: null } : given;
+    this.around = around;
     this.state = new State(model, around.live !== undefined);
     this.#painter = new Painter(this.#canvas);
     this.#minimap = new Minimap(this.state, () => this.redraw());
@@ -75,18 +81,18 @@ export class Timeline {
     this.#pane = new Pane(this.state, around, {
       show: (target) => this.show(target),
       zoom: (start, stop) => this.#zoom(start, stop),
-      choose: (part) => this.choose({ zoom: this.#zoomed(), ...part }),
+      choose: (part) => this.#choose({ zoom: this.#zoomed(), ...part }),
     });
     this.#body = h("div", { class: "rows", scroll: () => this.redraw() }, this.#canvas, this.#spacer);
     this.#search = new Search(
       this.state,
       (target) => this.show(target),
       () => this.redraw(),
-      (search) => this.#hasRanks && this.choose({ zoom: this.#zoomed(), search }, true),
+      (search) => hasRanks && this.#choose({ zoom: this.#zoomed(), search }, true),
     );
     const framed = h("div", { class: "framed" }, model.strips ? this.#minimap.canvas : null, this.#body, this.#tip);
     this.#toolbar = new Toolbar(this.state, this.#search, {
-      arrange: (wanted) => this.choose({ zoom: this.#zoomed(), top: null, ...wanted }),
+      arrange: (wanted) => this.#choose({ zoom: this.#zoomed(), top: null, ...wanted }),
       redraw: () => this.redraw(),
       relayout: () => this.#changed(),
     });
@@ -96,9 +102,11 @@ export class Timeline {
     onTheme(() => this.#recolour());
     this.#recolour();
     this.#pane.tell();
+    if (hasRanks) beforeSelection(() => this.#isMoved && this.#settle());
   }
 
   redraw(): void {
+    this.#isMoved = true;
     if (this.#waiting) return;
     this.#waiting = requestAnimationFrame(() => this.#paint());
   }
@@ -114,10 +122,30 @@ export class Timeline {
 
   /** What is in sight is part of the selection once nothing moves any more, in whole ns: a link shows the same pixels. */
   #settle(): void {
-    if (!this.#hasRanks || !this.#isPlaced) return;
+    clearTimeout(this.#settling);
+    this.#isMoved = false;
+    if (!this.#hasRanks || !this.#isPlaced || !this.element.isConnected) return;
     const { zoom, top } = this.#sight();
     if (zoom) this.state.view.show(...zoom);
-    if (String(zoom) !== String(this.#wanted.zoom) || top !== this.#wanted.top) this.choose({ zoom, top }, true);
+    if (String(zoom) !== String(this.#wanted.zoom) || top !== this.#wanted.top) this.#choose({ zoom, top }, true);
+  }
+
+  /** What was moved here is part of what is chosen here. */
+  #choose(part: Partial<Selection>, quietly = false): void {
+    this.#isMoved = false;
+    this.choose(part, quietly);
+  }
+
+  /** Rows that are not ranks mean nothing to other views: what is chosen here stays here. */
+  #keep(part: Partial<Selection>): void {
+    this.#wanted = { ...this.#wanted, ...part };
+    const { order, filter, notes } = this.#wanted;
+    this.state.arrange({ order, filter });
+    this.state.notes = notes;
+    if (part.time === null) this.state.area = this.state.selected = null;
+    this.#toolbar.update();
+    this.#pane.tell(this.#wanted);
+    this.#changed();
   }
 
   /** Whether rows are ranks, so that other views can mean the same ones. */
@@ -140,6 +168,8 @@ export class Timeline {
   /** Shows what is selected elsewhere, or was when a link was copied. */
   follow(wanted: Wanted): void {
     const before = this.#wanted;
+    // The same selection again: only what is predicted of it may be new.
+    if (wanted === before) return this.#predict();
     this.#wanted = wanted;
     follow(this.state, wanted);
     this.#toolbar.update();
@@ -147,6 +177,12 @@ export class Timeline {
     this.#changed();
     this.#pane.tell(wanted);
     if (this.#isPlaced) this.#scroll(before);
+  }
+
+  #predict(): void {
+    this.state.predicted = predictionOf(this.#wanted.changes);
+    this.state.laidOut();
+    this.#changed();
   }
 
   /** Scrolls the rows as is wanted now: to a place, to a new event, or back to the first. */
@@ -172,6 +208,10 @@ export class Timeline {
       state.view.show((start + stop) / 2 - width / 2, (start + stop) / 2 + width / 2);
     }
     const open = target.item !== null && rank !== null && !this.#wanted.open.includes(rank) ? [...this.#wanted.open, rank] : this.#wanted.open;
+    if (target.item !== null && rank === null) {
+      state.fold(target.group, true);
+      this.#changed();
+    }
     this.#select(target, { open });
     const row = rowOf(state, target);
     if (row && !row.fixed) this.#body.scrollTop = Math.max(0, row.top - state.layout.fixed - this.#painter.height / 3);
@@ -223,14 +263,14 @@ export class Timeline {
       return this.#changed();
     }
     const { open } = this.#wanted;
-    this.choose({ ...this.#sight(), open: open.includes(rank) ? open.filter((one) => one !== rank) : [...open, rank] }, true);
+    this.#choose({ ...this.#sight(), open: open.includes(rank) ? open.filter((one) => one !== rank) : [...open, rank] }, true);
   }
 
   #pin(group: number): void {
     const { rank } = this.state.model.groups[group]!;
     if (rank === null) return;
     const { pinned } = this.#wanted;
-    this.choose({ ...this.#sight(), pinned: pinned.includes(rank) ? pinned.filter((one) => one !== rank) : [...pinned, rank] });
+    this.#choose({ ...this.#sight(), pinned: pinned.includes(rank) ? pinned.filter((one) => one !== rank) : [...pinned, rank] });
   }
 
   /** An event, a stretch of a row, an area, or nothing; an area that is not `done` is only drawn. */
@@ -240,13 +280,13 @@ export class Timeline {
     state.selected = target;
     state.area = area;
     if (target) state.cursor = target.group;
-    if (done && !this.#hasRanks) this.#pane.tell();
+    if (done && !this.#hasRanks) this.#pane.tell(this.#wanted);
     else if (done) {
       const ranks = area ? area.groups.flatMap((group) => state.model.groups[group]!.rank ?? []) : [];
       const { rank } = target ? state.model.groups[target.group]! : { rank: null };
       const event = target?.item !== null && target && rank !== null ? ([rank, target.lane!.items.event[target.item]!] as [number, number]) : null;
       const time = area ? ([Math.round(area.start), Math.round(area.stop)] as [number, number]) : null;
-      this.choose({ ...this.#sight(), event, time, ranks, steps: null, ...more });
+      this.#choose({ ...this.#sight(), event, time, ranks, steps: null, ...more });
     }
     this.redraw();
   }
