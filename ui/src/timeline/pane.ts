@@ -147,8 +147,8 @@ function partsOf(state: State): unknown[] {
 function absence(state: State, { event, steps }: Wanted): string {
   const { model } = state;
   if (event && (!state.selected || state.selected.item === null)) {
-    const why = model.leftOut ? " A file keeps only the longest events of each lane; lostflops serve shows all of them." : "";
-    return `Event ${event[1]} of rank ${event[0]} is not shown here.${why}`;
+    const more = state.isLive ? "Zoom in to load shorter events." : "A file keeps only the longest events of each lane; lostflops serve shows all of them.";
+    return `Event ${event[1]} of rank ${event[0]} is not shown here.${model.leftOut ? ` ${more}` : ""}`;
   }
   if (!steps || state.area) return "";
   if (!model.marks.length) return "This timeline has no step marks.";

@@ -11,9 +11,9 @@ import { formatNs } from "../units";
 import { Controls, type Handlers } from "./controls";
 import { counterAt } from "./counters";
 import { AXIS, FOOT, edges, rowOf } from "./furniture";
-import { legend, meaning } from "./legend";
+import { eventKindsOf, legend, meaning } from "./legend";
 import type { Row } from "./layout";
-import { LiveEvents } from "./live";
+import { type Heard, LiveEvents } from "./live";
 import { Minimap } from "./minimap";
 import type { Model } from "./model";
 import { Painter } from "./paint";
@@ -53,6 +53,8 @@ export class Timeline {
   readonly #tip = h("div", { class: "tip", role: "tooltip", hidden: true });
   readonly #pane: Pane;
   readonly #legend = h("div");
+  /** Which events are not there, and why. */
+  readonly #unloaded = h("p", { class: "muted", role: "status", hidden: true });
   readonly #painter: Painter;
   readonly #minimap: Minimap;
   readonly #toolbar: Toolbar;
@@ -64,6 +66,7 @@ export class Timeline {
   #wanted: Wanted = { ...NOTHING };
   /** Whether something may have moved that is not selected yet. */
   #isMoved = false;
+  #eventKinds = "";
   /** Whether rows were ever as large as they are on the page: before that, nothing scrolls. */
   #isPlaced = false;
 
@@ -77,7 +80,7 @@ export class Timeline {
     this.state = new State(model, around.live !== undefined);
     this.#painter = new Painter(this.#canvas);
     this.#minimap = new Minimap(this.state, () => this.redraw());
-    this.#live = around.live ? new LiveEvents(around.live, this.state, () => this.#arrived()) : null;
+    this.#live = around.live ? new LiveEvents(around.live, this.state, this.#heard()) : null;
     this.#pane = new Pane(this.state, around, {
       show: (target) => this.show(target),
       zoom: (start, stop) => this.#zoom(start, stop),
@@ -96,7 +99,7 @@ export class Timeline {
       redraw: () => this.redraw(),
       relayout: () => this.#changed(),
     });
-    this.element = h("div", { class: "timeline" }, this.#toolbar.element, this.#legend, framed, this.#pane.element);
+    this.element = h("div", { class: "timeline" }, this.#toolbar.element, this.#legend, framed, this.#unloaded, this.#pane.element);
     new Controls(this.#canvas, this.state, this.#painter, this.#handlers());
     new ResizeObserver(() => this.#fit()).observe(framed);
     onTheme(() => this.#recolour());
@@ -329,11 +332,27 @@ export class Timeline {
     return [kind, formatNs(stop - start), group.name, meaning(kind, this.around.glossary)].filter(Boolean).join(" · ");
   }
 
-  /** Events that were asked for are there: what a link selects may be among them. */
+  #heard(): Heard {
+    return {
+      changed: () => this.#arrived(),
+      say: (text) => {
+        this.#unloaded.textContent = text;
+        this.#unloaded.hidden = !text;
+      },
+      first: () => {
+        const { layout } = this.state;
+        return layout.rows[layout.under(layout.fixed, this.#body.scrollTop)]?.group ?? 0;
+      },
+    };
+  }
+
+  /** Events that were asked for are there: what a link selects or somebody searches for may be among them. */
   #arrived(): void {
     const { selected } = this.state;
     find(this.state, this.#wanted);
     this.#pane.tell(this.#wanted);
+    this.#search.renew();
+    if (eventKindsOf(this.state).join() !== this.#eventKinds) this.#explain();
     this.#changed();
     if (this.state.selected && !selected && this.#wanted.top === null) this.#revealSelected();
   }
@@ -362,9 +381,15 @@ export class Timeline {
     this.redraw();
   }
 
+  /** Says what the colours mean. */
+  #explain(): void {
+    this.#eventKinds = eventKindsOf(this.state).join();
+    this.#legend.replaceChildren(legend(this.state, this.around.glossary, () => this.redraw()));
+  }
+
   #recolour(): void {
     this.#palette = new Palette();
-    this.#legend.replaceChildren(legend(this.state, this.around.glossary, () => this.redraw()));
+    this.#explain();
     this.#painter.width = 0;
     this.#fit();
     // At once: a page that goes to a printer has no further frame.
