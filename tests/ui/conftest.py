@@ -47,7 +47,8 @@ def complaints() -> list[str]:
 
 @pytest.fixture
 def open_page(browser: Browser, complaints: list[str]) -> Iterator[OpenPage]:
-    """`open_page(file, width=390, dark=True)` gives a page that has drawn itself; a server is opened by its address."""
+    """`open_page(file, width=390, dark=True)` gives a page that has drawn itself; a server is opened by its address.
+    `before` is called with a page that has not gone there yet."""
     with opening(browser, complaints) as opened:
         yield opened
 
@@ -56,7 +57,14 @@ def open_page(browser: Browser, complaints: list[str]) -> Iterator[OpenPage]:
 def opening(browser: Browser, complaints: list[str]) -> Iterator[OpenPage]:
     contexts = []
 
-    def opened(where: Path | str, *, width: int = 1280, height: int = 900, dark: bool = False) -> Page:
+    def opened(
+        where: Path | str,
+        *,
+        width: int = 1280,
+        height: int = 900,
+        dark: bool = False,
+        before: Callable[[Page], None] = lambda _: None,
+    ) -> Page:
         context = browser.new_context(
             viewport={"width": width, "height": height}, color_scheme="dark" if dark else "light"
         )
@@ -65,6 +73,7 @@ def opening(browser: Browser, complaints: list[str]) -> Iterator[OpenPage]:
         page = context.new_page()
         address = where.resolve().as_uri() if isinstance(where, Path) else where
         _listen(page, address, complaints)
+        before(page)
         page.goto(address)
         page.locator("html[data-ready=yes]").wait_for(state="attached")
         return page

@@ -60,7 +60,7 @@ def test_rows_of_both_runs_open_to_their_events(open_page, made) -> None:
     search.fill("nvjet")
     search.press("Enter")
     panel = timeline.locator(".panel")
-    panel.get_by_text("Zoom to selection").wait_for()
+    panel.get_by_text("Zoom to event").wait_for()
     assert "A rank 1" in panel.inner_text(), "the first row is the late rank of A"
     assert "nvjet" in panel.inner_text()
 

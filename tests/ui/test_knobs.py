@@ -283,3 +283,30 @@ def test_no_number_is_shown_that_was_not_predicted(open_page, file: Path, change
     assert page.locator(".why").inner_text() == f"No prediction: {why}"
     assert page.locator(".figure strong").all_inner_texts() == [format_ns(TOLD["measured_ns"])]
     assert page.locator(".applied code").inner_text() == f"lostflops whatif made --change {command}"
+
+
+SLIDE = """(slider, values) => {
+  for (const value of values) {
+    slider.value = value;
+    slider.dispatchEvent(new Event("input"));
+  }
+  slider.dispatchEvent(new Event("change"));
+}"""
+
+
+def test_back_undoes_each_turn_and_a_whole_move_of_a_slider(page: Any) -> None:
+    changes = "/changes=(.*)/.exec(location.hash)?.[1] ?? ''"
+    seen = [""]
+    choose(page, "straggler", "removed")
+    seen.append(page.evaluate(changes))
+    knob(page, "launch").get_by_role("button").click()
+    seen.append(page.evaluate(changes))
+    for values in ([1, 2, 3], [4, 5]):
+        page.get_by_role("slider", name="buckets, MiB").evaluate(SLIDE, values)
+        seen.append(page.evaluate(changes))
+    page.get_by_role("button", name="reset all").click()
+    assert seen == ["", "straggler:removed", "launch:free", "bucket_mb:4", "bucket_mb:8"]
+    for wanted in reversed(seen):
+        page.go_back()
+        assert page.evaluate(changes) == wanted
+    assert page.locator(".figure strong").all_inner_texts() == [format_ns(TOLD["measured_ns"])]

@@ -482,3 +482,117 @@ def test_back_scrolls_rows_back(open_page: OpenPage, file: Path) -> None:
     tab.go_forward()
     settle(tab)
     assert box.evaluate("(box) => box.scrollTop") == 70
+
+
+def test_enter_selects_what_was_just_typed(open_page: OpenPage, file: Path) -> None:
+    tab = open_page(file)
+    drawn(tab)
+    box = tab.locator("#timeline .tools .search")
+    box.evaluate(TYPE_AND_ENTER, "gemm")
+    assert "search=gemm" in tab.evaluate("location.hash")
+    tab.locator("#ranks td").get_by_title("Select rank 6", exact=True).first.click()
+    assert box.input_value() == "gemm"
+    assert tab.locator("#timeline .searching output").inner_text() != ""
+
+
+TYPE_AND_ENTER = """(box, text) => {
+  box.focus();
+  box.value = text;
+  box.dispatchEvent(new Event("input"));
+  box.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter" }));
+}"""
+
+
+def test_back_undoes_what_was_typed_where_the_keyboard_is(open_page: OpenPage, file: Path) -> None:
+    tab = open_page(file)
+    drawn(tab)
+    tab.locator("#ranks td").get_by_title("Select rank 6", exact=True).first.click()
+    for name, text in (("search", "gemm"), ("filter", "1, 3")):
+        box = tab.locator(f"#timeline .tools .{name}")
+        box.fill(text)
+        settle(tab)
+        assert name in tab.url
+    tab.go_back()
+    assert tab.locator("#timeline .tools .filter").input_value() == ""
+    tab.locator("#timeline .tools .search").focus()
+    tab.go_back()
+    assert tab.locator("#timeline .tools .search").input_value() == ""
+
+
+def test_x_and_a_drag_select_only_rows_that_are_there(open_page: OpenPage, file: Path) -> None:
+    tab = open_page(file)
+    canvas = drawn(tab)
+    tab.locator("#timeline .tools .filter").fill("1, 3")
+    settle(tab)
+    canvas.press("x")
+    assert "ranks=3,1&" in tab.evaluate("location.hash")
+    tab.locator("#timeline .tools .filter").fill("nothing")
+    settle(tab)
+    for act in (lambda: canvas.press("x"), lambda: drag(tab, 30)):
+        tab.evaluate("history.replaceState(null, '', '#timeline?filter=nothing&time=5-9')")
+        tab.evaluate("dispatchEvent(new PopStateEvent('popstate'))")
+        act()
+        assert "time=" not in tab.evaluate("location.hash")
+
+
+def drag(tab: Tab, y: float) -> None:
+    box = tab.locator(CANVAS).bounding_box()
+    assert box is not None
+    tab.mouse.move(box["x"] + 300, box["y"] + y)
+    tab.mouse.down()
+    tab.mouse.move(box["x"] + 500, box["y"] + y)
+    tab.mouse.up()
+
+
+def test_details_stay_while_the_timeline_moves(open_page: OpenPage, file: Path) -> None:
+    tab = open_page(file)
+    show_first(tab)
+    button = tab.locator("#timeline .panel").get_by_role("button", name="Zoom to event")
+    before = tab.url
+    button.press("Enter")
+    settle(tab)
+    assert tab.url != before
+    assert button.evaluate("(button) => button === document.activeElement")
+
+
+ZOOM_AND_CLICK = """(button) => {
+  const canvas = document.querySelector("#timeline .rows canvas");
+  const press = () => canvas.dispatchEvent(new KeyboardEvent("keydown", { key: "w" }));
+  press();
+  document.dispatchEvent(new Event("lostflops-predicted"));
+  press();
+  button.click();
+}"""
+
+
+def test_a_zoom_right_before_a_click_elsewhere_stays(open_page: OpenPage, file: Path, strips: Strips) -> None:
+    tab = open_page(file)
+    drawn(tab)
+    settle(tab)
+    tab.locator("#ranks td").get_by_title("Select rank 6", exact=True).first.evaluate(ZOOM_AND_CLICK)
+    shown = shown_time(tab)
+    assert shown is not None
+    assert shown[1] - shown[0] == pytest.approx((strips.stop - strips.start) / 1.5**2, rel=0.01)
+    assert words(tab) == "Selected: rank 6"
+
+
+COUNT_WRITES = """() => {
+  const replace = history.replaceState;
+  window.writes = 0;
+  history.replaceState = function (...given) {
+    window.writes++;
+    return replace.apply(this, given);
+  };
+}"""
+
+
+def test_an_address_of_no_section_is_written_once(open_page: OpenPage, file: Path) -> None:
+    tab = open_page(f"{file.resolve().as_uri()}#foo%20bar?ranks=3")
+    drawn(tab)
+    settle(tab)
+    tab.locator("#ranks td").get_by_title("Select rank 6", exact=True).first.click()
+    settle(tab)
+    assert tab.url.endswith("#foo%20bar?ranks=6")
+    tab.evaluate(COUNT_WRITES)
+    tab.wait_for_timeout(2200)
+    assert tab.evaluate("window.writes") == 0

@@ -437,3 +437,32 @@ def test_moments_on_the_axis_are_those_of_their_places(show, span):
         shown = max(shown / 1.5**zooms, 20)
         places = [(time - (span - shown) / 2) / shown * width for time in times]
         assert [x - 131 for _, x in moments] == pytest.approx(places, abs=1.5)
+
+
+def of_two_runs() -> Strips:
+    """Rows that are no ranks of this run, as where two are compared."""
+    one = strips()
+    names = [f"A {name}" for name, _ in one.rows]
+    events = replace(one.events, rows=tuple(names))
+    return replace(one, rows=tuple(zip(names, (codes for _, codes in one.rows), strict=True)), events=events)
+
+
+def test_notes_on_rows_that_are_no_ranks_keep_lanes_and_the_area(show):
+    tab = show(of_two_runs())
+    assert "Drag to select an area. Click" in tab.locator(".timeline .panel").inner_text(), "there are no sums"
+    press(tab, "Enter")
+    tall = tab.locator(".timeline .rows").bounding_box()["height"]
+    press(tab, "x")
+    sums = tab.locator(".timeline .sums")
+    tab.evaluate(WRITTEN)
+    for text in ("here", "there"):
+        sums.get_by_role("button", name="Add note").click()
+        sums.get_by_role("textbox", name="Note").fill(text)
+        tab.keyboard.press("Enter")
+        assert sums.inner_text().startswith("Selected: ")
+    tab.evaluate("window.written = []")
+    press(tab, "ArrowUp")
+    assert {"here", "there"} <= {text for text, _, _ in tab.evaluate("window.written")}
+    assert tab.locator(".timeline .rows").bounding_box()["height"] == tall
+    sums.get_by_role("button", name="Clear").click()
+    assert sums.inner_text() == ""

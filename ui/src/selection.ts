@@ -56,6 +56,7 @@ const RETRY_MS = 2000;
 type Listener = (now: Selection, before: Selection) => void;
 
 const listeners = new Set<Listener>();
+const settlers = new Set<() => void>();
 let current: Selection = NOTHING;
 let retrying = 0;
 
@@ -66,6 +67,7 @@ export function selected(): Selection {
 /** Select something; the rest stays. `quietly` replaces the last entry of the history, for moves that nobody would undo
  * one by one. */
 export function select(part: Partial<Selection>, quietly = false): void {
+  for (const settle of settlers) settle();
   const wanted = { ...current, ...part };
   const address = addressOf(wanted);
   if (address === addressOf(current)) return;
@@ -92,6 +94,11 @@ export function onSelection(listener: Listener): () => void {
   return () => void listeners.delete(listener);
 }
 
+/** Calls back before anything is selected: what a view has yet to select comes first. */
+export function beforeSelection(settle: () => void): void {
+  settlers.add(settle);
+}
+
 /** Reads the address, now and whenever it changes. */
 export function followAddress(): void {
   current = parsed(location.hash);
@@ -115,7 +122,7 @@ function formatSelection(wanted: Selection): string {
     return text ? [`${name}=${escaped(text)}`] : [];
   });
   if (!wanted.view && !words.length) return "";
-  return `#${wanted.view}${words.length ? `?${words.join("&")}` : ""}`;
+  return `#${escaped(wanted.view)}${words.length ? `?${words.join("&")}` : ""}`;
 }
 
 /** What an address selects. What cannot be read selects nothing: addresses are typed, cut and mailed. */

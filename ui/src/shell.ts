@@ -27,6 +27,9 @@ export class Shell {
   private readonly main = h("main", { id: "results", tabindex: -1 });
   private readonly places = new Map<string, HTMLElement>();
   private landed = "";
+  /** Name of the section that is held in sight, until somebody moves. */
+  private held = "";
+  private letGo = (): void => {};
   private readonly near: IntersectionObserver;
   private readonly seen: IntersectionObserver;
 
@@ -68,7 +71,7 @@ export class Shell {
   /** A section whose result comes later: it has its place, its link, and a line that says how far it is. */
   expect(name: string, title: string): void {
     this.place(
-      h("article", { id: name, class: "expected", "aria-busy": "true" }, h("h2", {}, ...label(title)), h("p", { class: "queued" }, "Queued")),
+      h("article", { id: name, class: "expected", "aria-busy": "true" }, h("h2", { tabindex: -1 }, ...label(title)), h("p", { class: "queued" }, "Queued")),
       h("li", {}, h("a", { href: `#${name}` }, title)),
       name,
     );
@@ -91,6 +94,7 @@ export class Shell {
     section?.querySelector(":scope > .working")?.remove();
     if (!section?.matches(".expected")) return;
     section.remove();
+    if (this.held === name) this.letGo();
     this.places.get(name)?.remove();
     this.places.delete(name);
   }
@@ -111,6 +115,7 @@ export class Shell {
     }
     this.near.observe(article.element);
     this.seen.observe(article.element);
+    if (this.held === result.name) this.land();
   }
 
   private section(name: string): Element | null {
@@ -193,29 +198,50 @@ export class Shell {
     else select({ view }, quietly);
   }
 
-  /** To what the selection names, where that is a result or what is missing. */
+  /** To the section that the selection names, also where its result is still to come. */
   private land(): void {
     const { view } = selected();
-    const last = this.articles.findIndex(({ name }) => name === view);
-    const article = this.articles[last];
-    const target = article?.element ?? (view === "missing" ? this.main.querySelector(".missing") : null);
+    const target = this.section(view);
+    this.letGo();
     if (!target) return;
     this.landed = view;
     // What is above must have its height.
-    for (const one of article ? this.articles.slice(0, last + 1) : this.articles) one.draw();
+    const isBelow = (one: Element): boolean => Boolean(target.compareDocumentPosition(one) & Node.DOCUMENT_POSITION_FOLLOWING);
+    for (const article of this.articles) if (!isBelow(article.element)) article.draw();
     target.scrollIntoView();
-    this.stay(target);
-    article?.heading.focus({ preventScroll: true });
+    this.hold(view);
+    target.querySelector<HTMLElement>(":scope > h2")?.focus({ preventScroll: true });
     this.mark();
   }
 
-  /** Charts above get their height a few frames later: what was landed on stays in sight, until somebody moves. */
-  private stay(target: Element): void {
-    const watch = new ResizeObserver(() => target.scrollIntoView());
+  /** Charts above get their height a few frames later, and results later still: what was landed on stays in sight until it
+   * has its result, or somebody moves. */
+  private hold(name: string): void {
+    const stopped = new AbortController();
+    const began = performance.now();
+    const place = (): [number, number] => [this.main.offsetHeight, scrollY];
+    let [height, top] = place();
+    const watch = new ResizeObserver(() => {
+      this.section(name)?.scrollIntoView();
+      [height, top] = place();
+    });
     watch.observe(this.main);
-    const leave = (): void => watch.disconnect();
-    for (const move of ["wheel", "pointerdown", "keydown"]) addEventListener(move, leave, { once: true, passive: true });
-    setTimeout(leave, SETTLED_MS);
+    this.held = name;
+    this.letGo = (): void => {
+      watch.disconnect();
+      stopped.abort();
+      this.held = "";
+    };
+    // A scroll bar says nothing but this. At first the browser itself scrolls, to where somebody was before.
+    const scrolled = (): void => {
+      const isMoved = this.main.offsetHeight === height && Math.abs(scrollY - top) > 1;
+      if (isMoved && performance.now() - began > SETTLED_MS) this.letGo();
+    };
+    const listening = { passive: true, signal: stopped.signal };
+    for (const move of ["wheel", "pointerdown", "keydown"]) addEventListener(move, () => this.letGo(), listening);
+    addEventListener("scroll", scrolled, listening);
+    const isThere = !this.section(name)?.matches(".expected");
+    if (isThere) setTimeout(() => stopped.signal.aborted || this.letGo(), SETTLED_MS);
   }
 
   private jump(by: number): void {

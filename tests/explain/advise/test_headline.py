@@ -57,7 +57,7 @@ def test_it_is_the_first_clause_where_that_is_short() -> None:
 
 
 def test_a_saving_that_may_be_zero_or_is_a_limit_is_said_to_be() -> None:
-    assert headline([finding("gc", "It waits.", ZERO)], 0.5) == "It waits: fixing it saves up to 35%, may be zero."
+    assert headline([finding("gc", "It waits.", ZERO)], 0.5) == "It waits: fixing it may save up to 35%."
     assert headline([finding("gc", "It waits.", BOUND)], 0.5) == "It waits: fixing it saves at most 21%."
 
 

@@ -4,7 +4,7 @@ import { h } from "../dom";
 import type { Child } from "../dom";
 import { prose } from "../glossary";
 import { learnPrediction, stepInterval } from "../predictions";
-import { select } from "../selection";
+import { select, selected } from "../selection";
 import { showOnTimeline } from "../timeline/where";
 import type { Finding, FindingPlace, Findings } from "../types";
 import { formatInterval, formatNs, formatPercent } from "../units";
@@ -12,6 +12,8 @@ import { isSure, saving } from "./findings";
 
 /** Time around a stall and its wait that is shown with them, as a part of theirs. */
 const AROUND = 0.15;
+/** Name of the section What if. */
+const WHAT_IF = "knobs";
 
 export function drawCards(block: Findings): Element {
   const shown = block.items.slice(0, block.most_shown ?? block.items.length);
@@ -78,7 +80,7 @@ export function findingActions(one: Finding, where: FindingPlace | null): Elemen
   const changes = changesOf(one);
   learn(one, changes);
   if (where) acts.push(h("button", { type: "button", class: "act show", click: () => show(where, changes) }, "Show me"));
-  if (changes.length && document.querySelector("article[data-kinds~=Knobs]")) {
+  if (changes.length && whatIf()) {
     acts.push(h("button", { type: "button", class: "act", click: () => tryIt(changes) }, "Try it"));
   }
   return acts.length ? h("p", { class: "acts" }, ...acts) : null;
@@ -127,5 +129,14 @@ function changesOf(one: Finding): [string, string][] {
 }
 
 function tryIt(changes: [string, string][]): void {
-  select({ changes, view: document.querySelector("article[data-kinds~=Knobs]")!.id });
+  const article = whatIf();
+  const isThere = article?.id === selected().view;
+  select({ changes, ...(article ? { view: article.id } : {}) });
+  // The page moves only when the view changes, and somebody may have scrolled away since.
+  if (isThere) article?.scrollIntoView();
+}
+
+/** The section What if; on a live page it may not have its result yet. */
+function whatIf(): Element | null {
+  return document.querySelector("article[data-kinds~=Knobs]") ?? document.querySelector(`article.expected#${WHAT_IF}`);
 }

@@ -13,7 +13,8 @@ interface Parts {
   knob: Knob;
   /** Id of the element that names the knob. */
   label: string;
-  turn(place: number): void;
+  /** `quietly` while a slider moves: Back undoes the whole move. */
+  turn(place: number, quietly?: boolean): void;
 }
 
 const MOST_BUTTONS = 6;
@@ -74,9 +75,15 @@ function buttons({ knob, label, turn }: Parts): Control {
 }
 
 function slider({ knob, label, turn }: Parts): Control {
-  const change = (): void => (say(), turn(Number(input.value)));
-  const most = knob.settings.length - 1;
-  const input = h("input", { type: "range", min: 0, max: most, step: 1, "aria-labelledby": label, input: change }) as HTMLInputElement;
+  let isMoving = false;
+  const move = (): void => {
+    say();
+    turn(Number(input.value), isMoving);
+    isMoving = true;
+  };
+  const rest = (): void => void (isMoving = false);
+  const range = { type: "range", min: 0, max: knob.settings.length - 1, step: 1, "aria-labelledby": label };
+  const input = h("input", { ...range, input: move, change: rest }) as HTMLInputElement;
   const shown = h("output");
   const say = (): void => {
     const text = spoken(knob, Number(input.value));

@@ -17,10 +17,11 @@ export interface Row {
 
 let made = 0;
 
-export function knobRow(block: Knobs, knob: Knob, turn: (value: string | null) => void): Row {
+export function knobRow(block: Knobs, knob: Knob, turn: (value: string | null, quietly: boolean) => void): Row {
   const label = `knob-label-${++made}`;
   const now = placeNow(knob);
-  const chosen = control({ knob, label, turn: (place) => turn(place === now ? null : knob.settings[place]!.value) });
+  const valueAt = (place: number): string | null => (place === now ? null : knob.settings[place]!.value);
+  const chosen = control({ knob, label, turn: (place, quietly = false) => turn(valueAt(place), quietly) });
   const effect = h("span", { class: "effect" });
   const element = h(
     "div",

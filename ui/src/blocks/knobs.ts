@@ -46,8 +46,8 @@ class KnobsView {
     private readonly context: Context,
   ) {
     this.answer = new Answer(block, context.source.page.title);
-    this.rows = block.items.map((knob) => knobRow(block, knob, (value) => this.turn(knob.change, value)));
-    const reset = h("button", { type: "button", class: "back", click: () => select({ changes: [] }, true) }, "reset all");
+    this.rows = block.items.map((knob) => knobRow(block, knob, (value, quietly) => this.turn(knob.change, value, quietly)));
+    const reset = h("button", { type: "button", class: "back", click: () => select({ changes: [] }) }, "reset all");
     const note = h("p", { class: "muted together" }, context.source.live ? TOGETHER : ALONE);
     const rows = h("div", { class: "rows" }, drawHeads(), ...foldRows(block, this.rows), h("div", { class: "under" }, reset, note));
     this.element = h("div", { class: "knobs" }, h("div", { class: "sides" }, rows, this.answer.element));
@@ -69,9 +69,9 @@ class KnobsView {
     }, PAUSE_MS);
   }
 
-  private turn(change: string, value: string | null): void {
+  private turn(change: string, value: string | null, quietly: boolean): void {
     const others = this.context.source.live ? selected().changes.filter(([name]) => name !== change) : [];
-    select({ changes: value === null ? others : [...others, [change, value]] }, true);
+    select({ changes: value === null ? others : [...others, [change, value]] }, quietly);
   }
 
   /** In the order of the block, each change once; a value that the run has is no change. */

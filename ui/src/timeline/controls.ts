@@ -18,8 +18,8 @@ export interface Handlers {
   /** Moves the rows by so many pixels. */
   scroll(pixels: number): void;
   reveal(group: number): void;
-  /** Groups with rows between two heights of the canvas; none where both are on the axis. */
-  groupsBetween(top: number, bottom: number): number[];
+  /** Groups with rows between two heights of the canvas; those of all rows where both are on the axis. */
+  groupsBetween(top: number, bottom: number): readonly number[];
 }
 
 type Point = [x: number, y: number];
@@ -125,10 +125,10 @@ export class Controls {
     else this.handlers.select(target);
   }
 
-  private areaTo(event: PointerEvent): Area {
+  private areaTo(event: PointerEvent): Area | null {
     const [one, other] = [this.from!, this.place(event)];
     const groups = this.handlers.groupsBetween(Math.min(one[1], other[1]), Math.max(one[1], other[1]));
-    return { start: this.timeAt(Math.min(one[0], other[0])), stop: this.timeAt(Math.max(one[0], other[0])), groups };
+    return this.state.areaOf(this.timeAt(Math.min(one[0], other[0])), this.timeAt(Math.max(one[0], other[0])), groups);
   }
 
   private key(event: KeyboardEvent): void {

@@ -30,7 +30,7 @@ export function pressed(event: KeyboardEvent, state: State, handlers: Handlers):
     "0": () => view.reset(),
     Enter: () => handlers.fold(state.cursor),
     p: () => handlers.pin(state.cursor),
-    x: () => handlers.area({ start: view.start, stop: view.stop, groups: [] }, true),
+    x: () => handlers.area(state.areaOf(view.start, view.stop, state.arranged.groups), true),
     Escape: () => (state.area ? handlers.area(null, true) : handlers.select(null)),
   };
   const action = Object.hasOwn(actions, key) ? actions[key] : undefined;

@@ -28,7 +28,6 @@ export function meaning(kind: string, glossary: Record<string, string>): string 
 }
 
 export function legend(state: State, glossary: Record<string, string>, redraw: () => void): Element {
-  const [lines, kinds] = kindsOf(state);
   const button = (kind: string): Element => {
     const key = h("span", { class: "key", "aria-hidden": "true" });
     key.style.setProperty("background", backgroundOfKind(kind));
@@ -45,14 +44,18 @@ export function legend(state: State, glossary: Record<string, string>, redraw: (
   };
   const row = (label: string, names: string[]): Element | null =>
     names.length ? h("div", { class: "legend", role: "group", "aria-label": label }, label, ...names.map(button)) : null;
-  return h("div", {}, row("Rows", lines), row(state.model.strips ? "Events" : "Kinds", kinds));
+  return h("div", {}, row("Rows", linesOf(state)), row(state.model.strips ? "Events" : "Kinds", eventKindsOf(state)));
 }
 
-/** Lines that take any bin, and kinds of events that there are. */
-function kindsOf({ model }: State): [string[], string[]] {
+/** Lines that take any bin. */
+function linesOf({ model }: State): string[] {
   const seen = new Uint8Array(model.kinds.length + 1);
   if (model.strips) for (const code of model.strips.codes) seen[code] = 1;
-  const lines = model.kinds.filter((_, place) => seen[place + 1]);
+  return model.kinds.filter((_, place) => seen[place + 1]);
+}
+
+/** Kinds of events that there are. */
+export function eventKindsOf({ model }: State): string[] {
   const stores = new Set(model.groups.flatMap((group) => group.lanes.map((lane) => lane.items)));
-  return [lines, [...new Set([...stores].flatMap((items) => items.kinds))]];
+  return [...new Set([...stores].flatMap((items) => items.kinds))];
 }

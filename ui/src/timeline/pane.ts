@@ -6,6 +6,7 @@ import { prose } from "../glossary";
 import type { Selection } from "../selection";
 import { formatNs, formatValues } from "../units";
 import type { Wanted } from "./chosen";
+import { edges } from "./furniture";
 import { panel } from "./panel";
 import type { Area, State, Target } from "./state";
 import type { Surroundings } from "./timeline";
@@ -27,6 +28,8 @@ export class Pane {
   readonly #sums = h("div", { class: "sums" });
   #asked: AbortController | null = null;
   #area = "";
+  /** What the details are of. They are made again only when it changes: somebody may be reading them. */
+  #parts: readonly unknown[] = [];
   /** Name of the block in sight. */
   #tab = "";
 
@@ -41,9 +44,13 @@ export class Pane {
   tell(wanted?: Wanted): void {
     const { state, actions, around } = this;
     const zoom = (start: number, stop: number): void => actions.zoom(start, stop);
-    const why = wanted ? absence(state, wanted) : null;
-    const hinted = state.selected || (!state.area && !why);
-    this.#details.replaceChildren(why ?? "", hinted ? panel(state, around.glossary, { show: actions.show, zoom }) : "");
+    const why = wanted ? absence(state, wanted) : "";
+    const hasPanel = state.selected !== null || (!state.area && !why);
+    const parts = [why, hasPanel, ...partsOf(state)];
+    if (parts.length !== this.#parts.length || parts.some((part, place) => part !== this.#parts[place])) {
+      this.#parts = parts;
+      this.#details.replaceChildren(why ? h("p", {}, why) : "", hasPanel ? panel(state, around, { show: actions.show, zoom }) : "");
+    }
     this.#sum(state.area, wanted);
   }
 
@@ -129,15 +136,23 @@ function describe({ model }: State, { start, stop, groups, steps }: Area): strin
   return `Selected: ${formatNs(stop - start)} of ${named}, from ${formatNs(start)}`;
 }
 
-/** Why what is selected cannot be shown here. */
-function absence(state: State, { event, steps }: Wanted): Element | null {
+/** What details of the selected target depend on. */
+function partsOf(state: State): unknown[] {
+  const target = state.selected;
+  if (!target) return [];
+  const [first] = state.model.groups[target.group]!.lanes;
+  return [target.group, target.item, target.lane, first?.items, ...edges(state, target)];
+}
+
+/** Why what is selected cannot be shown here; empty where it can. */
+function absence(state: State, { event, steps }: Wanted): string {
   const { model } = state;
   if (event && (!state.selected || state.selected.item === null)) {
-    const why = model.leftOut ? " A file keeps only the longest events of each lane; lostflops serve shows all of them." : "";
-    return h("p", {}, `Event ${event[1]} of rank ${event[0]} is not shown here.${why}`);
+    const more = state.isLive ? "Zoom in to load shorter events." : "A file keeps only the longest events of each lane; lostflops serve shows all of them.";
+    return `Event ${event[1]} of rank ${event[0]} is not shown here.${model.leftOut ? ` ${more}` : ""}`;
   }
-  if (!steps || state.area) return null;
-  if (!model.marks.length) return h("p", {}, "This timeline has no step marks.");
+  if (!steps || state.area) return "";
+  if (!model.marks.length) return "This timeline has no step marks.";
   const known = formatValues(model.marks.map(([number]) => number), "");
-  return h("p", {}, `Step ${steps[0]} does not start on this timeline. Steps that do: ${known}.`);
+  return `Step ${steps[0]} does not start on this timeline. Steps that do: ${known}.`;
 }

@@ -9,6 +9,7 @@ import { meaning } from "./legend";
 import { arrivalsOf, meetingAt, meetingOf } from "./meeting";
 import type { Items } from "./model";
 import type { State, Target } from "./state";
+import type { Surroundings } from "./timeline";
 
 const MOST_LAUNCHED = 6;
 
@@ -17,9 +18,9 @@ export interface Actions {
   zoom(start: number, stop: number): void;
 }
 
-export function panel(state: State, glossary: Record<string, string>, actions: Actions): Element {
+export function panel(state: State, { glossary, totals }: Pick<Surroundings, "glossary" | "totals">, actions: Actions): Element {
   const target = state.selected;
-  if (!target) return h("p", { class: "muted" }, hint(state));
+  if (!target) return h("p", { class: "muted" }, hint(state, totals !== null));
   const [name, pairs, more] = target.item === null ? stretch(state, target, glossary) : event(state, target, glossary, actions);
   const zoom = h("button", { type: "button", click: () => actions.zoom(...edges(state, target)) }, "Zoom to event");
   const facts = pairs.flatMap(([label, value]) => [h("dt", {}, label), h("dd", {}, value)]);
@@ -27,13 +28,14 @@ export function panel(state: State, glossary: Record<string, string>, actions: A
   return h("div", {}, head, h("dl", {}, ...facts), ...more);
 }
 
-function hint(state: State): string {
+function hint(state: State, hasSums: boolean): string {
   if (matchMedia("(pointer: coarse)").matches) {
     const lanes = state.model.strips ? " Tap a rank's name to open its lanes." : "";
     return `Tap for details.${lanes} Drag with one finger to pan, pinch to zoom.`;
   }
   const below = state.model.strips ? " Click a rank's name (or press Enter) to open its lanes." : "";
-  return `Drag to select an area and read its sums. Click for details.${below} Pan: a and d, or Shift+drag. Zoom: w and s, or Ctrl+wheel. Pin a row: p. Next or previous event: Shift+arrows. Show everything: 0.`;
+  const sums = hasSums ? " and read its sums" : "";
+  return `Drag to select an area${sums}. Click for details.${below} Pan: a and d, or Shift+drag. Zoom: w and s, or Ctrl+wheel. Pin a row: p. Next or previous event: Shift+arrows. Show everything: 0.`;
 }
 
 type Told = [name: string, pairs: [string, Child][], more: Element[]];

@@ -5,6 +5,7 @@ import type { Lane } from "./model";
 import type { State, Target } from "./state";
 
 const MOST_HITS = 100_000;
+const TYPED_MS = 150;
 
 export class Search {
   readonly #input = h("input", {
@@ -30,11 +31,11 @@ export class Search {
   ) {
     this.#input.addEventListener("input", () => {
       clearTimeout(this.#timer);
-      this.#timer = window.setTimeout(() => this.#type(), 150);
+      this.#timer = window.setTimeout(() => this.#type(), TYPED_MS);
     });
     this.#input.addEventListener("keydown", (event) => {
       if (event.key !== "Enter") return;
-      if (this.state.searched !== this.#input.value.trim().toLowerCase()) this.#find();
+      if (this.#timer || this.state.searched !== this.#input.value.trim().toLowerCase()) this.#type();
       this.#go(event.shiftKey ? -1 : 1);
     });
   }
@@ -44,24 +45,35 @@ export class Search {
     this.typed(this.#input.value.trim());
   }
 
-  /** Searches for what another view, or a link, selected. */
+  /** Searches again where events came since; the match that was gone to stays the present one. */
+  renew(): void {
+    const now = this.#hits[this.#place];
+    this.#hits = this.state.searched ? this.#found() : [];
+    this.#place = now ? this.#hits.findIndex((hit) => hit.group === now.group && numberOf(hit) === numberOf(now)) : -1;
+    this.#say();
+  }
+
+  /** Searches for what another view, or a link, selected, unless somebody is typing. */
   follow(text: string): void {
-    if (text === this.#input.value.trim() || document.activeElement === this.#input) return;
+    if (text === this.#input.value.trim() || this.#timer) return;
     this.#input.value = text;
     this.#find();
   }
 
   #find(): void {
     clearTimeout(this.#timer);
+    this.#timer = 0;
     this.state.search(this.#input.value.trim());
     this.#hits = this.state.searched ? this.#found() : [];
     this.#place = -1;
-    this.#said.textContent = this.state.searched ? `${this.#count()} found` : "";
+    this.#say();
     this.redraw();
   }
 
-  #count(): string {
-    return this.#hits.length.toLocaleString("en-US") + (this.#hits.length === MOST_HITS ? " or more" : "");
+  #say(): void {
+    const count = this.#hits.length.toLocaleString("en-US") + (this.#hits.length === MOST_HITS ? " or more" : "");
+    const found = this.#place < 0 ? `${count} found` : `${(this.#place + 1).toLocaleString("en-US")} of ${count}`;
+    this.#said.textContent = this.state.searched ? `${found}${this.state.isLive ? " in what is loaded" : ""}` : "";
   }
 
   #found(): Target[] {
@@ -83,7 +95,11 @@ export class Search {
     const first = this.#place < 0 && direction > 0 ? this.#hits.findIndex((hit) => hit.time >= this.state.view.start) : -1;
     const next = this.#place < 0 ? Math.max(0, first) : this.#place + direction;
     this.#place = (next + this.#hits.length) % this.#hits.length;
-    this.#said.textContent = `${(this.#place + 1).toLocaleString("en-US")} of ${this.#count()}`;
+    this.#say();
     this.show(this.#hits[this.#place]!);
   }
+}
+
+function numberOf({ lane, item }: Target): number {
+  return lane!.items.event[item!]!;
 }

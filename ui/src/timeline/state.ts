@@ -77,6 +77,12 @@ export class State {
     return this.model.groups.findIndex((group) => group.rank === rank);
   }
 
+  /** Time of these groups; null where there are none. */
+  areaOf(start: number, stop: number, groups: readonly number[]): Area | null {
+    if (!groups.length) return null;
+    return { start, stop, groups: groups.length === this.model.groups.length ? [] : groups };
+  }
+
   laidOut(): Layout {
     const { model } = this;
     const height = stripHeight(this.arranged.groups.length, this.taller);

@@ -4,15 +4,16 @@ import "./timeline.css";
 import { onTheme } from "../colours";
 import { h } from "../dom";
 import type { Live } from "../live";
-import { NOTHING, type Selection } from "../selection";
+import { predictionOf } from "../predictions";
+import { NOTHING, type Selection, beforeSelection } from "../selection";
 import type { Block } from "../types";
 import { formatNs } from "../units";
 import { Controls, type Handlers } from "./controls";
 import { counterAt } from "./counters";
 import { AXIS, FOOT, edges, rowOf } from "./furniture";
-import { legend, meaning } from "./legend";
+import { eventKindsOf, legend, meaning } from "./legend";
 import type { Row } from "./layout";
-import { LiveEvents } from "./live";
+import { type Heard, LiveEvents } from "./live";
 import { Minimap } from "./minimap";
 import type { Model } from "./model";
 import { Painter } from "./paint";
@@ -45,13 +46,15 @@ export class Timeline {
   readonly state: State;
   readonly element: HTMLElement;
   /** Called when somebody chose something here; `quietly` for moves that nobody would undo. */
-  choose: (part: Partial<Selection>, quietly?: boolean) => void = (part) => this.follow({ ...this.#wanted, ...part });
+  choose: (part: Partial<Selection>, quietly?: boolean) => void = (part) => this.#keep(part);
   readonly #canvas = h("canvas", { tabindex: 0, role: "application", "aria-label": "Timeline" }) as HTMLCanvasElement;
   readonly #body: HTMLElement;
   readonly #spacer = h("div", { class: "spacer" });
   readonly #tip = h("div", { class: "tip", role: "tooltip", hidden: true });
   readonly #pane: Pane;
   readonly #legend = h("div");
+  /** Which events are not there, and why. */
+  readonly #unloaded = h("p", { class: "muted", role: "status", hidden: true });
   readonly #painter: Painter;
   readonly #minimap: Minimap;
   readonly #toolbar: Toolbar;
@@ -60,45 +63,53 @@ export class Timeline {
   #palette = new Palette();
   #waiting = 0;
   #settling = 0;
-  #wanted: Wanted = NOTHING;
+  #wanted: Wanted = { ...NOTHING };
+  /** Whether something may have moved that is not selected yet. */
+  #isMoved = false;
+  #eventKinds = "";
   /** Whether rows were ever as large as they are on the page: before that, nothing scrolls. */
   #isPlaced = false;
 
-  constructor(
-    model: Model,
-    readonly around: Surroundings,
-  ) {
+  readonly around: Surroundings;
+
+  constructor(model: Model, given: Surroundings) {
+    const hasRanks = model.groups.some((group) => group.rank !== null);
+    // A server knows rows by their ranks.
+    const around = given.live && !hasRanks ? { ...given, live: undefined, totals: null } : given;
+    this.around = around;
     this.state = new State(model, around.live !== undefined);
     this.#painter = new Painter(this.#canvas);
     this.#minimap = new Minimap(this.state, () => this.redraw());
-    this.#live = around.live ? new LiveEvents(around.live, this.state, () => this.#arrived()) : null;
+    this.#live = around.live ? new LiveEvents(around.live, this.state, this.#heard()) : null;
     this.#pane = new Pane(this.state, around, {
       show: (target) => this.show(target),
       zoom: (start, stop) => this.#zoom(start, stop),
-      choose: (part) => this.choose({ zoom: this.#zoomed(), ...part }),
+      choose: (part) => this.#choose({ zoom: this.#zoomed(), ...part }),
     });
     this.#body = h("div", { class: "rows", scroll: () => this.redraw() }, this.#canvas, this.#spacer);
     this.#search = new Search(
       this.state,
       (target) => this.show(target),
       () => this.redraw(),
-      (search) => this.#hasRanks && this.choose({ zoom: this.#zoomed(), search }, true),
+      (search) => hasRanks && this.#choose({ zoom: this.#zoomed(), search }, true),
     );
     const framed = h("div", { class: "framed" }, model.strips ? this.#minimap.canvas : null, this.#body, this.#tip);
     this.#toolbar = new Toolbar(this.state, this.#search, {
-      arrange: (wanted) => this.choose({ zoom: this.#zoomed(), top: null, ...wanted }),
+      arrange: (wanted) => this.#choose({ zoom: this.#zoomed(), top: null, ...wanted }),
       redraw: () => this.redraw(),
       relayout: () => this.#changed(),
     });
-    this.element = h("div", { class: "timeline" }, this.#toolbar.element, this.#legend, framed, this.#pane.element);
+    this.element = h("div", { class: "timeline" }, this.#toolbar.element, this.#legend, framed, this.#unloaded, this.#pane.element);
     new Controls(this.#canvas, this.state, this.#painter, this.#handlers());
     new ResizeObserver(() => this.#fit()).observe(framed);
     onTheme(() => this.#recolour());
     this.#recolour();
     this.#pane.tell();
+    if (hasRanks) beforeSelection(() => this.#isMoved && this.#settle());
   }
 
   redraw(): void {
+    this.#isMoved = true;
     if (this.#waiting) return;
     this.#waiting = requestAnimationFrame(() => this.#paint());
   }
@@ -114,10 +125,30 @@ export class Timeline {
 
   /** What is in sight is part of the selection once nothing moves any more, in whole ns: a link shows the same pixels. */
   #settle(): void {
-    if (!this.#hasRanks || !this.#isPlaced) return;
+    clearTimeout(this.#settling);
+    this.#isMoved = false;
+    if (!this.#hasRanks || !this.#isPlaced || !this.element.isConnected) return;
     const { zoom, top } = this.#sight();
     if (zoom) this.state.view.show(...zoom);
-    if (String(zoom) !== String(this.#wanted.zoom) || top !== this.#wanted.top) this.choose({ zoom, top }, true);
+    if (String(zoom) !== String(this.#wanted.zoom) || top !== this.#wanted.top) this.#choose({ zoom, top }, true);
+  }
+
+  /** What was moved here is part of what is chosen here. */
+  #choose(part: Partial<Selection>, quietly = false): void {
+    this.#isMoved = false;
+    this.choose(part, quietly);
+  }
+
+  /** Rows that are not ranks mean nothing to other views: what is chosen here stays here. */
+  #keep(part: Partial<Selection>): void {
+    this.#wanted = { ...this.#wanted, ...part };
+    const { order, filter, notes } = this.#wanted;
+    this.state.arrange({ order, filter });
+    this.state.notes = notes;
+    if (part.time === null) this.state.area = this.state.selected = null;
+    this.#toolbar.update();
+    this.#pane.tell(this.#wanted);
+    this.#changed();
   }
 
   /** Whether rows are ranks, so that other views can mean the same ones. */
@@ -140,6 +171,8 @@ export class Timeline {
   /** Shows what is selected elsewhere, or was when a link was copied. */
   follow(wanted: Wanted): void {
     const before = this.#wanted;
+    // The same selection again: only what is predicted of it may be new.
+    if (wanted === before) return this.#predict();
     this.#wanted = wanted;
     follow(this.state, wanted);
     this.#toolbar.update();
@@ -147,6 +180,12 @@ export class Timeline {
     this.#changed();
     this.#pane.tell(wanted);
     if (this.#isPlaced) this.#scroll(before);
+  }
+
+  #predict(): void {
+    this.state.predicted = predictionOf(this.#wanted.changes);
+    this.state.laidOut();
+    this.#changed();
   }
 
   /** Scrolls the rows as is wanted now: to a place, to a new event, or back to the first. */
@@ -172,6 +211,10 @@ export class Timeline {
       state.view.show((start + stop) / 2 - width / 2, (start + stop) / 2 + width / 2);
     }
     const open = target.item !== null && rank !== null && !this.#wanted.open.includes(rank) ? [...this.#wanted.open, rank] : this.#wanted.open;
+    if (target.item !== null && rank === null) {
+      state.fold(target.group, true);
+      this.#changed();
+    }
     this.#select(target, { open });
     const row = rowOf(state, target);
     if (row && !row.fixed) this.#body.scrollTop = Math.max(0, row.top - state.layout.fixed - this.#painter.height / 3);
@@ -205,12 +248,14 @@ export class Timeline {
     if (over > 0) this.#body.scrollTop = scrollTop + over;
   }
 
-  #groupsBetween(top: number, bottom: number): number[] {
-    const { layout, model } = this.state;
-    if (bottom < AXIS) return [];
+  #groupsBetween(top: number, bottom: number): readonly number[] {
+    const { layout, arranged } = this.state;
+    if (bottom < AXIS) return arranged.groups;
+    const [uppermost] = layout.rows;
+    const above = uppermost?.fixed ? uppermost.top : layout.fixed;
+    if (!uppermost || bottom < AXIS + above || top > AXIS + this.#painter.height) return [];
     const [first, last] = [top, bottom].map((y) => layout.under(Math.max(0, y - AXIS), this.#body.scrollTop)) as [number, number];
-    const groups = new Set(layout.rows.slice(first, last + 1).map((row) => row.group));
-    return groups.size === model.groups.length ? [] : [...groups];
+    return [...new Set(layout.rows.slice(first, last + 1).map((row) => row.group))];
   }
 
   #fold(group: number): void {
@@ -221,14 +266,14 @@ export class Timeline {
       return this.#changed();
     }
     const { open } = this.#wanted;
-    this.choose({ ...this.#sight(), open: open.includes(rank) ? open.filter((one) => one !== rank) : [...open, rank] }, true);
+    this.#choose({ ...this.#sight(), open: open.includes(rank) ? open.filter((one) => one !== rank) : [...open, rank] }, true);
   }
 
   #pin(group: number): void {
     const { rank } = this.state.model.groups[group]!;
     if (rank === null) return;
     const { pinned } = this.#wanted;
-    this.choose({ ...this.#sight(), pinned: pinned.includes(rank) ? pinned.filter((one) => one !== rank) : [...pinned, rank] });
+    this.#choose({ ...this.#sight(), pinned: pinned.includes(rank) ? pinned.filter((one) => one !== rank) : [...pinned, rank] });
   }
 
   /** An event, a stretch of a row, an area, or nothing; an area that is not `done` is only drawn. */
@@ -238,13 +283,13 @@ export class Timeline {
     state.selected = target;
     state.area = area;
     if (target) state.cursor = target.group;
-    if (done && !this.#hasRanks) this.#pane.tell();
+    if (done && !this.#hasRanks) this.#pane.tell(this.#wanted);
     else if (done) {
       const ranks = area ? area.groups.flatMap((group) => state.model.groups[group]!.rank ?? []) : [];
       const { rank } = target ? state.model.groups[target.group]! : { rank: null };
       const event = target?.item !== null && target && rank !== null ? ([rank, target.lane!.items.event[target.item]!] as [number, number]) : null;
       const time = area ? ([Math.round(area.start), Math.round(area.stop)] as [number, number]) : null;
-      this.choose({ ...this.#sight(), event, time, ranks, steps: null, ...more });
+      this.#choose({ ...this.#sight(), event, time, ranks, steps: null, ...more });
     }
     this.redraw();
   }
@@ -287,11 +332,27 @@ export class Timeline {
     return [kind, formatNs(stop - start), group.name, meaning(kind, this.around.glossary)].filter(Boolean).join(" · ");
   }
 
-  /** Events that were asked for are there: what a link selects may be among them. */
+  #heard(): Heard {
+    return {
+      changed: () => this.#arrived(),
+      say: (text) => {
+        this.#unloaded.textContent = text;
+        this.#unloaded.hidden = !text;
+      },
+      first: () => {
+        const { layout } = this.state;
+        return layout.rows[layout.under(layout.fixed, this.#body.scrollTop)]?.group ?? 0;
+      },
+    };
+  }
+
+  /** Events that were asked for are there: what a link selects or somebody searches for may be among them. */
   #arrived(): void {
     const { selected } = this.state;
     find(this.state, this.#wanted);
     this.#pane.tell(this.#wanted);
+    this.#search.renew();
+    if (eventKindsOf(this.state).join() !== this.#eventKinds) this.#explain();
     this.#changed();
     if (this.state.selected && !selected && this.#wanted.top === null) this.#revealSelected();
   }
@@ -320,9 +381,15 @@ export class Timeline {
     this.redraw();
   }
 
+  /** Says what the colours mean. */
+  #explain(): void {
+    this.#eventKinds = eventKindsOf(this.state).join();
+    this.#legend.replaceChildren(legend(this.state, this.around.glossary, () => this.redraw()));
+  }
+
   #recolour(): void {
     this.#palette = new Palette();
-    this.#legend.replaceChildren(legend(this.state, this.around.glossary, () => this.redraw()));
+    this.#explain();
     this.#painter.width = 0;
     this.#fit();
     // At once: a page that goes to a printer has no further frame.

@@ -36,7 +36,10 @@ export class Toolbar {
     this.#order.addEventListener("change", () => tools.arrange({ order: this.#order.value === orders[0] ? "" : this.#order.value }));
     this.#filter.addEventListener("input", () => {
       clearTimeout(this.#timer);
-      this.#timer = window.setTimeout(() => tools.arrange({ filter: this.#filter.value }), TYPED_MS);
+      this.#timer = window.setTimeout(() => {
+        this.#timer = 0;
+        tools.arrange({ filter: this.#filter.value });
+      }, TYPED_MS);
     });
     const rows = state.model.strips !== null && state.model.groups.length > 1;
     this.element = h(
@@ -49,12 +52,12 @@ export class Toolbar {
     );
   }
 
-  /** Shows what the rows are ordered and filtered by now. */
+  /** Shows what the rows are ordered and filtered by now, unless somebody is typing. */
   update(): void {
     const { order, filter } = this.state.arrangement;
     const orders = ordersOf(this.state.model);
     this.#order.value = orders.includes(order) ? order : orders[0]!;
-    if (document.activeElement !== this.#filter) this.#filter.value = filter;
+    if (!this.#timer && this.#filter.value !== filter) this.#filter.value = filter;
   }
 
   #buttons(): Element[] {

@@ -100,7 +100,7 @@ def _saves(expected: Prediction, verb: str) -> str:
     if expected.is_bound:
         return f"{verb} at most {format_percent(expected.gain)}"
     if expected.may_be_zero:
-        return f"{verb} up to {format_percent(expected.gain_high)}{', may be zero' if verb == 'saves' else ''}"
+        return f"may save up to {format_percent(expected.gain_high)}"
     return f"{verb} {format_percent(expected.gain)}"
 
 
