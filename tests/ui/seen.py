@@ -32,6 +32,12 @@ DIFFERENCE = """async (pictures) => {
   }
   return count;
 }"""
+# Whether a canvas shows anything: on a busy machine a page is there before its pictures are.
+PAINTED = """(selector) => {
+  const canvas = document.querySelector(selector);
+  const pixels = new Uint32Array(canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data.buffer);
+  return pixels.some((pixel) => pixel !== pixels[0]);
+}"""
 SMOOTHED = 50
 """Pixels whose edges may be smoothed in another way."""
 
@@ -55,6 +61,7 @@ def settle(tab: Tab) -> None:
 def picture(tab: Tab) -> str:
     """The timeline without pointer and keyboard, which are not part of a selection."""
     drawn(tab)
+    tab.wait_for_function(PAINTED, arg=CANVAS)
     tab.mouse.move(2, 2)
     tab.evaluate("document.activeElement.blur()")
     settle(tab)

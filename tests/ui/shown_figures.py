@@ -190,5 +190,6 @@ def knobs_are(where: Locator, positions: list[tuple[str, str]], measured: int, t
         words = "no change" if gain == 0 else f"{format_share(abs(gain))} {'shorter' if gain > 0 else 'longer'}"
         figures = [format_ns(measured * one["work"]), format_ns(one["predicted_ns"]), words]
         assert shown[:3] == figures, change
-        assert shown[3].startswith(f"90% interval: {format_ns(one['low_ns'])} to {format_ns(one['high_ns'])}."), change
+        low, high = (round(measured * one["work"] * (1 - one[end])) for end in ("gain_high", "gain_low"))
+        assert shown[3].startswith(f"90% interval: {format_ns(low)} to {format_ns(high)}."), change
     return 5 * len(told)

@@ -88,6 +88,7 @@ def test_an_answer_that_comes_late_is_dropped(page: Any) -> None:
         while len(held) < place:
             page.wait_for_timeout(20)
     told = {"low_ns": 1, "high_ns": 3, "lines": [["compute", 2]], "why_not": "", "work": 1, "how": "", "notes": []}
+    told["gain_interval"] = None
     for route, ns in zip(reversed(held), (2_000_000, 1_000_000), strict=True):
         with page.expect_response("**/api/whatif"):
             route.fulfill(json={"value": "", "predicted_ns": ns, **told})
