@@ -18,6 +18,7 @@ from typing import Final
 
 from lostflops.collect.capture import trace_of
 from lostflops.core.errors import SeveralJobs
+from lostflops.core.limits import LARGEST_WORLD
 from lostflops.core.units import pluralise
 from lostflops.ingest.common import reduced_trace
 from lostflops.ingest.common.byte_stream import ByteStream
@@ -88,7 +89,7 @@ def _trace(one: TraceFile) -> TraceHead:
     return TraceHead(
         path,
         one.claim.rank,
-        int(world[1]) if world else None,
+        int(world[1]) if world and int(world[1]) <= LARGEST_WORLD else None,  # its reader will refuse a larger one
         int(process[1]) if process else None,
         int(time[1]) if time else 0,
     )

@@ -15,7 +15,7 @@ Small = Annotated[int, Meta(ge=0, le=(1 << 31) - 1)]
 
 class SessionRecord(msgspec.Struct):
     wall: Time
-    world_size: Annotated[int, Meta(ge=1, le=(1 << 31) - 1)] | None = None
+    world_size: Annotated[int, Meta(ge=1)] | None = None
     local_rank: Small | None = None
     restart: Small | None = None
     host: str | None = None
