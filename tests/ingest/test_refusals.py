@@ -2,13 +2,14 @@
 
 import json
 import pickle
+import sys
 from copy import copy
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lostflops.core.errors import BrokenSource, LostflopsError
+from lostflops.core.errors import BrokenSource, LostflopsError, RunError
 from lostflops.core.limits import LARGEST_WORLD
 from lostflops.ingest import ingest, rounds
 from lostflops.ingest.formats.kineto import reader as kineto
@@ -153,6 +154,46 @@ def test_a_source_that_cannot_be_opened(folder: Path, tmp_path: Path, monkeypatc
 
     monkeypatch.setattr(kineto, "rank_claim", fail)
     assert "Input/output error" in refused(folder, tmp_path / "run", workers=1)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_source_that_cannot_be_joined_with_others(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int
+) -> None:
+    """What is wrong may show only when all sources are read; the one that fails alone too is refused."""
+    trace(folder, 1)
+    module = sys.modules["lostflops.ingest.ingest"]
+    align = module.align_ranks
+
+    def fail(run: Any, files: Any, held: Any) -> None:
+        if any(source.rank == 1 for source in held):
+            raise OverflowError("too large")
+        align(run, files, held)
+
+    monkeypatch.setattr(module, "align_ranks", fail)
+    reason = refused(folder, tmp_path / "run", workers)
+    assert "OverflowError: too large" in reason
+    assert "please report it" in reason
+    with pytest.raises(BrokenSource, match=r"rank1\.json cannot be read: OverflowError"):
+        ingest([folder / "rank0.json", folder / "rank1.json"], tmp_path / "named", workers=workers)
+    (folder / "rank0.json").unlink()
+    with pytest.raises(BrokenSource, match="none of 1 files can be read"):
+        ingest([folder], tmp_path / "alone", workers=workers)
+
+
+def test_a_defect_that_no_source_shows_alone_is_said_in_words(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trace(folder, 1)
+
+    def fail(_run: Any, _files: Any, held: Any) -> None:
+        if len(held) > 1:
+            raise KeyError("gone")
+
+    monkeypatch.setattr(sys.modules["lostflops.ingest.ingest"], "align_ranks", fail)
+    with pytest.raises(RunError, match=r"KeyError: 'gone'.*please report it"):
+        ingest([folder], tmp_path / "run", workers=1)
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_full_disk_is_not_blamed_on_a_source(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

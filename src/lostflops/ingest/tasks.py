@@ -71,29 +71,8 @@ class TaskOutcome(msgspec.Struct, kw_only=True):
 def carry_out(task: FileBatch, on_read: OnRead) -> TaskOutcome:
     """Read the files of a task; a file that cannot be read is refused, and the others are read all the same."""
     with _own_folder(task) as own, _garbage_collection_paused():
-        batch = _Batch(task, own, _guarded(on_read))
-        try:
-            return batch.upload(batch.read())
-        except _ProgressFailed as failed:
-            raise failed.error from None
-
-
-class _ProgressFailed(BaseException):
-    """The caller's progress report failed: that is not an error of the file that was read meanwhile."""
-
-    def __init__(self, error: Exception) -> None:
-        super().__init__()
-        self.error = error
-
-
-def _guarded(on_read: OnRead) -> OnRead:
-    def report(count: int) -> None:
-        try:
-            on_read(count)
-        except Exception as error:  # noqa: BLE001 - it is raised again where it belongs
-            raise _ProgressFailed(error) from None
-
-    return report
+        batch = _Batch(task, own, on_read)
+        return batch.upload(batch.read())
 
 
 @contextmanager

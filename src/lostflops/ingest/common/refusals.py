@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import duckdb
 
@@ -15,6 +16,34 @@ from lostflops.core.limits import LARGEST_WORLD, is_rank
 
 _OF_MACHINE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EMFILE, errno.ENFILE})
 """Errors that every other source would meet too."""
+
+
+T = TypeVar("T")
+
+
+class ProgressFailed(BaseException):
+    """The caller's progress report failed: that is not an error of the source that is read meanwhile."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self.error = error
+
+
+def guard(report: Callable[[T], None]) -> Callable[[T], None]:
+    """Return the report with its errors as `ProgressFailed`."""
+
+    def guarded(progress: T) -> None:
+        try:
+            report(progress)
+        except Exception as error:  # noqa: BLE001 - it is raised again where it belongs
+            raise ProgressFailed(error) from None
+
+    return guarded
+
+
+def is_defect(error: Exception) -> bool:
+    """Return whether an error is neither ours nor one of the disk or of an interrupt."""
+    return not isinstance(error, (LostflopsError, OSError, duckdb.IOException, duckdb.InterruptException))
 
 
 def refusal_of(error: Exception, address: str, staging: Path | None = None) -> SourceError | None:
@@ -32,7 +61,7 @@ def refusal_of(error: Exception, address: str, staging: Path | None = None) -> S
         if error.errno in _OF_MACHINE or (staging is not None and _is_below(error.filename, staging)):
             return None
         return BrokenSource(f"{address} cannot be read: {error.strerror or error}. Check the file and its permissions.")
-    if isinstance(error, (duckdb.IOException, duckdb.InterruptException)):
+    if not is_defect(error):
         return None
     return BrokenSource(f"{address} cannot be read: {describe_defect(error)}.")
 
