@@ -129,6 +129,15 @@ def test_a_command_that_does_not_train_leaves_nothing_in_the_spool(tmp_path: Pat
     assert list(tmp_path.rglob("*")) == [spool]
 
 
+@pytest.mark.parametrize("then", ["", "; mkdir -p $0/capture"])
+def test_a_run_folder_that_is_deleted_meanwhile_is_reported_as_gone(tmp_path: Path, then: str) -> None:
+    words = ["sh", "-c", f"rm -r $0{then}", str(tmp_path / "run")]
+    done = finish([*run_words(tmp_path / "run"), *words], plain_environment())
+    assert done.code == 0
+    assert b"was deleted while the command ran: whatever was recorded there is gone" in done.stderr
+    assert b"no process of the command trained" not in done.stderr
+
+
 def test_a_gatherer_that_fails_or_stalls_is_not_the_commands_trouble(tmp_path: Path) -> None:
     """The spool vanishes while the command runs, and the capture cannot take what there is."""
     spool = tmp_path / "spool"

@@ -186,10 +186,12 @@ def test_what_is_unknown_or_malformed_is_counted_and_left_out(folder, ask):
     beyond = good | {"stop": 1 << 70}
     missing = {key: value for key, value in good.items() if key != "backward"}
     words = good | {"forward": "2"}
+    deep = {"kind": "job", "key": "config", "value": json.loads("[" * 100 + "]" * 100)}
     records = [{"kind": "hologram"}, {"step": 3}, "no record", longer_than_itself, huge, beyond, missing, words, good]
+    records.append(deep)
     write(folder, 0, one_rank(*records, end(99 * MS)))
     assert ask("select step from timings") == [(3,)]
-    assert stats(ask) == {"unknown_records": ("dropped", 1), "malformed_records": ("dropped", 7)}
+    assert stats(ask) == {"unknown_records": ("dropped", 1), "malformed_records": ("dropped", 8)}
 
 
 def test_huge_values(folder, ask):

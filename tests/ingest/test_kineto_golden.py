@@ -5,6 +5,7 @@ import random
 
 import pytest
 
+from lostflops.core.errors import BrokenSource
 from lostflops.ingest import ingest
 from lostflops.ingest.common import byte_stream, columns
 from lostflops.ingest.common.columns import whole_numbers
@@ -766,9 +767,12 @@ def test_numbers_too_large_for_their_column_do_not_wrap_around(rows):
     assert rows("select forward_thread, registers from events order by start", trace) == [(None, None), (None, None)]
 
 
-def test_numbers_of_the_job_too_large_for_their_column(rows):
-    info = {"rank": 0, "world_size": HUGE, "pg_config": [{"pg_name": "0", "ranks": [0, HUGE]}]}
-    assert rows("select world_size from ranks", [op("a", 0, 1)], distributedInfo=info) == [(None,)]
+@pytest.mark.parametrize(
+    "info", [{"world_size": HUGE}, {"rank": HUGE}, {"pg_config": [{"pg_name": "0", "ranks": [0, HUGE]}]}]
+)
+def test_numbers_that_no_job_has_refuse_the_trace(rows, info):
+    with pytest.raises(BrokenSource, match="accepts jobs of up to 1,000,000 ranks"):
+        rows("select world_size from ranks", [op("a", 0, 1)], distributedInfo={"rank": 0} | info)
 
 
 @pytest.mark.parametrize(

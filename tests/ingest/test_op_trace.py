@@ -9,6 +9,7 @@ import pytest
 from tests.ingest.test_ingest import event, ranges
 
 from lostflops.core.errors import BrokenSource, RankConflict, UnknownFormat
+from lostflops.core.limits import LARGEST_WORLD
 from lostflops.explain.analyze.contents import contents
 from lostflops.explain.analyze.report import report
 from lostflops.ingest import ingest
@@ -333,14 +334,15 @@ def test_a_file_without_an_op_that_can_be_read_is_refused(traces):
 
 def test_odd_numbers_cost_neither_memory_nor_order(traces):
     columns = COLUMNS.replace("SMALLINT", "BIGINT", 1)
-    rows = [(0, 0, 2**31 - 1, *op(0, 2**31 - 1, "optimizer", 0, 1000)[3:]), op(0, 1, "optimizer", 9e7, 9e7)]
+    rows = [(0, 0, LARGEST_WORLD - 1, *op(0, 2**31 - 1, "optimizer", 0, 1000)[3:]), op(0, 1, "optimizer", 9e7, 9e7)]
     rows += [op(0, 2, "optimizer", 1e12, 1), (0, 0, 2**40, *op(0, 3, "optimizer", 0, 1)[3:])]
+    rows += [(0, 0, LARGEST_WORLD, *op(0, 3, "optimizer", 0, 1)[3:])]
     ingest([write(traces.folder / "trace.parquet", rows, columns)], traces.run, workers=1)
     assert traces.ask(f"select rank, step, (start - {BASE_TIME}) // {MS} from events order by rank") == [
         (0, 1, 90_000_000),
-        (2**31 - 1, 2**31 - 1, 0),
+        (LARGEST_WORLD - 1, 2**31 - 1, 0),
     ]
-    assert traces.ask("select count from stats where what = 'unreadable_ops'") == [(2,)]
+    assert traces.ask("select count from stats where what = 'unreadable_ops'") == [(3,)]
 
 
 def test_a_rank_at_two_places_is_refused(traces):

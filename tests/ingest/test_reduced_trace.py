@@ -295,6 +295,10 @@ HOSTILE: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda path: rewritten(path, path, tables="events/", part="* replace (-1::bigint as dur)"),
         "events has 4 rows without a valid time",
     ),
+    "a lane that no profiler writes": (
+        lambda path: rewritten(path, path, tables="events/", part="* replace (2000000000 as lane)"),
+        "events has 4 rows without a valid time or lane",
+    ),
     "no starts": (lambda path: rewritten(path, path, tables="events/", part="* exclude (start)"), "events has 4 rows"),
     "an unknown column": (lambda path: rewritten(path, path, part="*, 1 as more"), "no column 'more'"),
     "another type": (

@@ -183,6 +183,15 @@ def test_a_record_of_another_version_is_counted_and_left_out(tmp_path: Path, kin
     assert checks["run: records"].state == ("limited" if read_by_doctor else "ok")
 
 
+@pytest.mark.parametrize("world", [2_100_000_000, 0])
+def test_a_session_of_a_job_that_cannot_be_is_left_out(world: int) -> None:
+    record = {"kind": "session", "rank": 0, "world_size": world, "host": "a", "wall": 1}
+    board = Board()
+    board.take([capture.Frame(0, "s", 0, 0, [record])], now=0.0)
+    assert list(board.settle(now=100.0)) == []
+    assert board.unreadable == 1
+
+
 def test_few_steps_and_little_lateness_name_nobody(tmp_path: Path) -> None:
     """Somebody is last in every collective: by 1 ns a rank where nobody is late, and by 12 ms in the first steps."""
     job, watched = MadeJob(tmp_path / "alike"), Watched(tmp_path / "alike")

@@ -72,7 +72,7 @@ class WindowRequest:
         try:
             found = json.loads(data)
             return cls(int(found["window"]), int(found["first"]), int(found["steps"]), str(found["ranks"]))
-        except (KeyError, TypeError, UnicodeDecodeError) as error:
+        except (KeyError, TypeError, UnicodeDecodeError, RecursionError, OverflowError) as error:
             raise ValueError(f"not a window request: {error!r}") from None
 
 

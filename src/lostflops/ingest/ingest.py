@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import duckdb
 from msgspec import structs
 
 from lostflops.collect.capture import trace_of
+from lostflops.core.defects import describe_defect
 from lostflops.core.errors import BrokenSource, RunError, SourceError
 from lostflops.ingest.common.byte_stream import file_hash
 from lostflops.ingest.common.rank_names import process_in_name
 from lostflops.ingest.common.reader import RankClaim
+from lostflops.ingest.common.refusals import ProgressFailed, guard, is_defect, refusal_of
 from lostflops.ingest.find.captures import (
     belong_together,
     find_superseded,
@@ -77,27 +80,66 @@ def ingest(
     unless `replace` is set: it then replaces that file. A job that ingests its own traces while it trains sets
     `is_early`: other ingests wait for it.
     """
+    spread = ChosenEngine(engine, workers)
+    guarded = guard(progress) if progress is not None else None
+
+    def attempt(refused: Mapping[str, SourceError]) -> IngestSummary:
+        run = writer_of(out, is_early=is_early)
+        return _ingest(sources, run, spread, replace, progress=guarded, refused=refused)
+
     try:
-        spread = ChosenEngine(engine, workers)
-        return _ingest(sources, writer_of(out, is_early=is_early), spread, replace, progress)
+        try:
+            return attempt({})
+        except Exception as error:
+            if not is_defect(error) or not (faulty := _find_faulty(sources)):
+                raise
+        return attempt(faulty)
+    except ProgressFailed as failed:
+        raise failed.error from None
     except OSError as error:
         what = f"{error.strerror or error}: {error.filename or out}"
         raise SourceError(f"{what}. Check the files, their permissions and the disk.") from None
     except duckdb.Error as error:
         raise RunError(f"{out} cannot be written: {error}") from None
+    except Exception as error:
+        if not is_defect(error):
+            raise
+        raise RunError(f"{out} cannot be written: {describe_defect(error)}.") from error
+
+
+def _find_faulty(sources: Sequence[str | Path]) -> dict[str, SourceError]:
+    """Return the sources that cannot be ingested even alone, because of a defect, each with its refusal.
+
+    Sources are joined after each was read; if that fails, this finds out which one it is about.
+    """
+    faulty: dict[str, SourceError] = {}
+    for one in find_sources(sources)[0]:
+        with TemporaryDirectory(prefix="lostflops-") as folder:
+            try:
+                _ingest([one.address], writer_of(Path(folder, "run")), ChosenEngine(asked=1), refused={})
+            except Exception as error:
+                if is_defect(error) and (refusal := refusal_of(error, one.address)) is not None:
+                    if one.is_named:
+                        raise refusal from error
+                    faulty[one.address] = refusal
+    return faulty
 
 
 def _ingest(
     sources: Sequence[str | Path],
     writer: RunWriter,
     spread: ChosenEngine,
-    replace: bool,
-    progress: Callable[[IngestProgress], None] | None,
+    replace: bool = False,
+    *,
+    progress: Callable[[IngestProgress], None] | None = None,
+    refused: Mapping[str, SourceError],
 ) -> IngestSummary:
     began = time.monotonic()
     with writer as run:
         before = run.manifest.sources
         found, skipped = find_sources(sources, before)
+        skipped += [(one.address, str(refused[one.address])) for one in found if one.address in refused]
+        found = [one for one in found if one.address not in refused]
         refuse_several_jobs(found, sources)
         old = _without_superseded(run.manifest, found, {path for path, why in skipped if why == OLDER_WINDOW})
         unchanged, fresh = _split_unchanged(found, old, before)
@@ -110,7 +152,9 @@ def _ingest(
         read = [source for outcome in outcomes for source in outcome.sources]
         skipped += [entry for outcome in outcomes for entry in outcome.skipped]
         if not read and not unchanged:
-            raise BrokenSource(f"none of {len(found)} files can be read. The first error: {skipped[0][1]}")
+            raise BrokenSource(
+                f"none of {len(found) + len(refused)} files can be read. The first error: {skipped[0][1]}"
+            )
         kept = _kept_sources(old, read, replace)
         if read or len(old.sources) < len(before):
             files, batches = _files(run, old, kept, outcomes)

@@ -67,7 +67,18 @@ class Rounds:
             return self._reassign_ranks(tasks, outcomes, engine)
 
     def _carry_out(self, engine: Engine, tasks: list[FileBatch]) -> list[TaskOutcome]:
-        return engine.map(WORK, tasks, self._meter.read, self._meter.count_done)
+        """Return an outcome for each task; files of a task over which workers died are read again, one by one."""
+        outcomes = engine.map(WORK, tasks, self._meter.read, self._meter.count_done)
+        for number, (task, outcome) in enumerate(zip(tasks, outcomes, strict=True)):
+            if not outcome.died:
+                continue
+            if len(task.files) == 1:
+                outcomes[number] = TaskOutcome(skipped=[(task.files[0].address, outcome.died)])
+                continue
+            self._meter.again(len(task.files))
+            single = [self._task(task.format, [file]) for file in task.files]
+            outcomes[number] = _joined(self._carry_out(engine, single))
+        return outcomes
 
     def _tasks(self, found: Sequence[TraceFile]) -> list[FileBatch]:
         """Return tasks of one file each, or of several ranks if there are very many ranks.
@@ -152,6 +163,16 @@ class Rounds:
             ]
             repeated.append(task)
         return kept + self._carry_out(engine, repeated)
+
+
+def _joined(outcomes: Iterable[TaskOutcome]) -> TaskOutcome:
+    whole = TaskOutcome()
+    for outcome in outcomes:
+        whole.sources += outcome.sources
+        whole.files += outcome.files
+        whole.skipped += outcome.skipped
+        whole.unclaimed += outcome.unclaimed
+    return whole
 
 
 def _turns(found: Sequence[TraceFile]) -> dict[Place, int]:

@@ -11,9 +11,11 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
-from lostflops.core.errors import BrokenSource
+from lostflops.core.errors import BrokenSource, SourceError
 from lostflops.ingest.common.reader import RankClaim, RankRows, ReadTask
+from lostflops.ingest.common.refusals import refusal_of, refuse_large_job
 from lostflops.ingest.common.vocabulary import Vocabulary
 from lostflops.ingest.find.captures import read_instead
 from lostflops.ingest.find.object_fetch import fetch_object, inspect_file, told_as, upload_parts
@@ -62,15 +64,15 @@ class TaskOutcome(msgspec.Struct, kw_only=True):
     files: list[WrittenPart] = msgspec.field(default_factory=list)
     skipped: list[tuple[str, str]] = msgspec.field(default_factory=list)
     unclaimed: list[Unclaimed] = msgspec.field(default_factory=list)
+    died: str = ""
+    """How workers died over the task; empty if it was carried out."""
 
 
 def carry_out(task: FileBatch, on_read: OnRead) -> TaskOutcome:
-    writer = ParquetWriter()
-    try:
-        with _own_folder(task) as own, _garbage_collection_paused():
-            return _Reading(task, writer, own, on_read).outcome()
-    finally:
-        writer.close()
+    """Read the files of a task; a file that cannot be read is refused, and the others are read all the same."""
+    with _own_folder(task) as own, _garbage_collection_paused():
+        batch = _Batch(task, own, on_read)
+        return batch.upload(batch.read())
 
 
 @contextmanager
@@ -83,25 +85,122 @@ def _own_folder(task: FileBatch) -> Iterator[Path]:
         yield Path(folder)
 
 
-class _Reading:
-    def __init__(self, task: FileBatch, writer: ParquetWriter, own: Path, on_read: OnRead) -> None:
-        self._task, self._writer, self._own, self._on_read = task, writer, own, on_read
+class _RowsLeft(Exception):
+    """A file was refused after some of its rows were put among those of other files."""
+
+    def __init__(self, address: str, refusal: SourceError) -> None:
+        super().__init__(address)
+        self.address, self.refusal = address, refusal
+
+
+class _Batch:
+    """Reads the files of a task together; if that fails, each into parts of its own."""
+
+    def __init__(self, task: FileBatch, own: Path, on_read: OnRead) -> None:
+        self._task, self._own, self._on_read = task, own, on_read
         self._staging = Path(task.staging) if task.staging else own / "parts"
         self._staging.mkdir(parents=True, exist_ok=True)
         # A worker that was given up may still send its parts: under other names than the one that took over.
         self._stem = f"{task.stem}-{secrets.token_hex(4)}" if task.upload else task.stem
+        self._refused: dict[str, SourceError] = {}
+
+    def read(self) -> TaskOutcome:
+        try:
+            return self._read_together(self._task.files, self._stem)
+        except _RowsLeft as error:
+            self._refused[error.address] = error.refusal
+        except SourceError:  # of a file that the user named
+            raise
+        except Exception as error:  # noqa: BLE001 - what is not of a file is raised again
+            refusal = self._refusal(error, self._task.files[0])
+            if len(self._task.files) == 1 and self._task.files[0].twin is None:
+                self._refused[self._task.files[0].address] = refusal
+        done = TaskOutcome()
+        for number, file in enumerate(self._task.files):
+            self._read_alone(file, f"{self._stem}-{number}", done)
+        return done
+
+    def upload(self, done: TaskOutcome) -> TaskOutcome:
+        """Send the written parts to where the task says, if anywhere; an error of the store is not one of a file."""
+        if self._task.upload:
+            by_format: dict[str, list[PartFile]] = {}
+            for written in done.files:
+                by_format.setdefault(written.format, []).append(written.part)
+            done.files = [
+                WrittenPart(name, sent)
+                for name, parts in by_format.items()
+                for sent in upload_parts(parts, self._staging, f"{name}-{self._stem}", self._task.upload)
+            ]
+        return done
+
+    def _refusal(self, error: Exception, file: TraceFile) -> SourceError:
+        refusal = refusal_of(error, file.address, self._staging)
+        if refusal is None:
+            raise error
+        return refusal
+
+    def _read_alone(self, file: TraceFile, stem: str, done: TaskOutcome) -> None:
+        """Read a file, otherwise its twin, and add what was read to `done`."""
+        reasons: list[tuple[str, str]] = []
+        for form, part_stem in ((file, stem), (file.twin, f"{stem}-raw")):
+            if form is None:
+                continue
+            refusal = self._refused.get(form.address) or self._try_alone(replace(form, twin=None), part_stem, done)
+            if refusal is None:
+                break
+            if file.is_named and file.twin is None:
+                raise refusal
+            reasons.append((form.address, str(refusal)))
+        if file.twin is not None and len(reasons) == 1:
+            reasons = [(file.address, read_instead(reasons[0][1]))]
+        done.skipped += reasons
+
+    def _try_alone(self, file: TraceFile, stem: str, done: TaskOutcome) -> SourceError | None:
+        try:
+            read = self._read_together([file], stem)
+        except _RowsLeft as error:
+            return error.refusal
+        except Exception as error:  # noqa: BLE001 - what is not of this file is raised again
+            return self._refusal(error, file)
+        done.sources += read.sources
+        done.files += read.files
+        done.skipped += read.skipped
+        done.unclaimed += read.unclaimed
+        return None
+
+    def _read_together(self, files: list[TraceFile], stem: str) -> TaskOutcome:
+        """Read files into the same parts; if any of them cannot be kept apart, nothing is left of them all."""
+        writer = ParquetWriter()
+        reading = _Reading(self._task, writer, stem, (self._own, self._staging), self._on_read)
+        try:
+            return reading.outcome(files)
+        except BaseException:
+            reading.discard()
+            raise
+        finally:
+            writer.close()
+
+
+class _Reading:
+    def __init__(
+        self, task: FileBatch, writer: ParquetWriter, stem: str, folders: tuple[Path, Path], on_read: OnRead
+    ) -> None:
+        """`folders` are that of the worker, for fetched objects, and that of the parts."""
+        self._task, self._writer, self._stem, self._on_read = task, writer, stem, on_read
+        self._own, self._staging = folders
         self._parts: dict[str, tuple[PartWriter, Vocabulary]] = {}
         self._done = TaskOutcome()
 
-    def outcome(self) -> TaskOutcome:
-        for file in self._task.files:
+    def outcome(self, files: list[TraceFile]) -> TaskOutcome:
+        for file in files:
             self._take(file)
         for source_format, (parts, _) in self._parts.items():
-            written = parts.finish()
-            if self._task.upload:
-                written = upload_parts(written, self._staging, f"{source_format}-{self._stem}", self._task.upload)
-            self._done.files += [WrittenPart(source_format, part) for part in written]
+            self._done.files += [WrittenPart(source_format, part) for part in parts.finish()]
         return self._done
+
+    def discard(self) -> None:
+        for parts, _ in self._parts.values():
+            parts.discard()
 
     def _take(self, file: TraceFile) -> None:
         reason = self._try_to_read(file)
@@ -117,15 +216,24 @@ class _Reading:
 
     def _try_to_read(self, file: TraceFile) -> str | None:
         """Read the file, or return why it cannot be read."""
+        before = self._rows_put()
         try:
             if file.listed is not None:
                 return self._read_object(file, file.listed)
             self._read(file, Path(file.address), self._task.format, file.claim)
-        except BrokenSource as error:
-            if file.is_named and file.twin is None:
+        except Exception as error:
+            refusal = refusal_of(error, file.address, self._staging)
+            if refusal is None:
                 raise
-            return str(error)
+            if self._rows_put() != before:
+                raise _RowsLeft(file.address, refusal) from None
+            if file.is_named and file.twin is None:
+                raise refusal from None
+            return str(refusal)
         return None
+
+    def _rows_put(self) -> int:
+        return sum(parts.puts for parts, _ in self._parts.values())
 
     def _read_object(self, file: TraceFile, listed: ObjectState) -> str | None:
         """Fetch and read an object; return why it is skipped, or None."""
@@ -158,6 +266,8 @@ class _Reading:
         )
         modified = file.listed.modified_ns if file.listed is not None else before.st_mtime_ns
         found = READERS[source_format].ingest(job)
+        for rank in found:
+            refuse_large_job(file.address, rank.rank, rank.world_size)
         self._done.sources += [_source(source_format, file, before.st_size, modified, rank) for rank in found]
 
 
@@ -196,4 +306,13 @@ def _garbage_collection_paused() -> Iterator[None]:
             gc.enable()
 
 
-WORK: Final = Work("ingest", FileBatch, TaskOutcome, carry_out, about=lambda task: task.files[0].address)
+def _refuse(task: FileBatch, error: BrokenSource) -> TaskOutcome:
+    """Return the outcome of a task over which workers died: its file is left out, unless the user named it."""
+    if any(file.is_named for file in task.files):
+        raise error
+    return TaskOutcome(died=str(error))
+
+
+WORK: Final = Work(
+    "ingest", FileBatch, TaskOutcome, carry_out, about=lambda task: task.files[0].address, refuse=_refuse
+)

@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from lostflops.core.limits import LARGEST_WORLD, is_rank
+
 EDGES_ONLY: Final = 2
 """Level of a collector over budget from which on it does not record phases, so the wait for data is unknown."""
 UNREADABLE: Final = (AttributeError, IndexError, KeyError, TypeError, ValueError)
@@ -77,9 +79,12 @@ class LiveSession:
 
     @classmethod
     def of(cls, record: dict[str, Any]) -> LiveSession:
+        rank, world_size = int(record["rank"]), int(record["world_size"])
+        if not is_rank(rank) or not 0 < world_size <= LARGEST_WORLD:
+            raise ValueError(f"rank {rank} of {world_size}: no job is as large")
         return cls(
-            rank=int(record["rank"]),
-            world_size=int(record["world_size"]),
+            rank=rank,
+            world_size=world_size,
             host=str(record["host"]),
             restart=int(record.get("restart") or 0),
             start=int(record["wall"]),

@@ -27,7 +27,10 @@ _OPTIONS = "FORMAT parquet, PARQUET_VERSION v2, COMPRESSION zstd, COMPRESSION_LE
 
 _FARTHEST = 3 << 61
 """Limit of a time in ns; readers accept stamps, bases that they count from, and durations up to 1 << 61 each."""
+_MOST_LANES = 1 << 20
+"""Limit of the number of a lane: readers number the lanes of a rank from 0, and tables by lane are made from it."""
 _OF_EVERY_EVENT = ("event", "lane", "start", "dur")
+_LANE_NUMBERS = ("lane", "from_lane", "to_lane")
 _DTYPES = {"INTEGER": np.int64, "BIGINT": np.int64, "DOUBLE": np.float64, "BOOLEAN": np.bool_}
 
 
@@ -127,7 +130,7 @@ class ParquetWriter:
             if (known, lowest, highest) != (rows, rank, rank):
                 raise ValueError(f"{table.name} has rows of a rank other than {rank}")
             if strange:
-                raise ValueError(f"{table.name} has {strange} rows without a valid time")
+                raise ValueError(f"{table.name} has {strange} rows without a valid time or lane")
         return [
             Foreign(counted[1], tuple(name for name, _ in types[str(path)]) == table.column_names())
             for (table, path), counted in zip(files, found, strict=True)
@@ -290,13 +293,15 @@ def _check_columns(table: TableSchema, found: Sequence[tuple[str, str]]) -> None
 
 
 def _strange(table: TableSchema, found: Sequence[tuple[str, str]]) -> str:
-    """Return SQL for rows that no reader writes: events without a time, and times with sums that overflow."""
+    """Return SQL for rows that no reader writes: events without a time, times with sums that overflow, huge lanes."""
     names = {name for name, _ in found}
     doubts = ["false"]
     for column in table.columns:
         if column.name in names and (column.type, column.unit) == ("BIGINT", "ns"):
             lowest = 0 if column.name == "dur" else -_FARTHEST
             doubts.append(f"xor({column.name}, 0) NOT BETWEEN {lowest} AND {_FARTHEST}")
+        if column.name in names and column.name in _LANE_NUMBERS:
+            doubts.append(f"xor({column.name}, 0) NOT BETWEEN 0 AND {_MOST_LANES}")
     if table is EVENTS:
         doubts += [f"xor({name}, 0) IS NULL" if name in names else "true" for name in _OF_EVERY_EVENT]
     return " OR ".join(doubts)

@@ -53,11 +53,14 @@ class PartWriter:
         self._tables: dict[str, TableSchema] = {}
         self._files: list[PartFile] = []
         self._new = 0
+        self.puts = 0
+        """How many times rows were put or adopted."""
         self._adopted: defaultdict[str, list[_Adopted]] = defaultdict(list)
 
     def put(self, table: TableSchema, rank: int, rows: int, columns: Mapping[str, ColumnData]) -> None:
         if rows == 0:
             return
+        self.puts += 1
         self._tables[table.name] = table
         key = (table.name, *sorted(columns))
         self._pending[key].append(_TableBatch(rank, rows, columns))
@@ -82,6 +85,7 @@ class PartWriter:
             counted[table.name] += one.rows
         if counted != Counter({name: count for name, count in rows.items() if count}):
             raise ValueError("the number of rows is not as declared")
+        self.puts += 1
         for (table, file), one in zip(files, found, strict=True):
             self._tables[table.name] = table
             self._adopted[table.name].append(_Adopted(file, rank, one.is_current))
@@ -93,6 +97,14 @@ class PartWriter:
             self._take(self._tables[name], members)
         self._adopted.clear()
         return self._files
+
+    def discard(self) -> None:
+        """Remove everything that was written, whole or not; the writer must not be used afterwards."""
+        self._pending.clear()
+        self._adopted.clear()
+        self._files.clear()
+        for file in self._folder.glob(f"*/{self._stem}-*.parquet"):
+            file.unlink(missing_ok=True)
 
     def _take(self, table: TableSchema, members: list[_Adopted]) -> None:
         """Keep a rank's files as they are; merge files of several ranks, or without newer columns."""

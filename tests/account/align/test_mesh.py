@@ -2,6 +2,7 @@
 
 import re
 import time
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from lostflops.account.align import mesh_traffic
 from lostflops.account.align.mesh import Mesh, parse, recognise
 from lostflops.account.align.mesh_names import kinds_of
 from lostflops.account.align.mesh_tiling import tile
-from lostflops.core.errors import UsageError
+from lostflops.core.errors import BrokenRun, UsageError
 from lostflops.ingest import ingest
 from lostflops.ingest.common.group_ids import group_id
 from lostflops.store.run import Run
@@ -33,7 +34,7 @@ def expected(tensor: int, data: int, pipeline: int) -> tuple[tuple[str, int], ..
 
 def check_places(mesh: Mesh, tensor: int, data: int, pipeline: int) -> None:
     world = tensor * data * pipeline
-    assert (mesh.dimensions, mesh.ranks) == (expected(tensor, data, pipeline), tuple(range(world)))
+    assert (mesh.dimensions, mesh.ranks) == (expected(tensor, data, pipeline), range(world))
     for rank, place in enumerate(layout(world, tensor, pipeline).places):
         assert mesh.stage(rank) == place.stage
         for kind, group in (("tp", place.tensor), ("dp", place.data), ("pp", place.pipeline)):
@@ -103,7 +104,7 @@ def test_every_shape(tensor, data, pipeline, names):
     with job(tensor, data, pipeline, names=names) as run:
         mesh = recognise(run)
     if tensor == data == pipeline == 1:
-        assert (mesh.dimensions, mesh.source, mesh.places.shape) == ((), "none", (1, 0))
+        assert (mesh.dimensions, mesh.source, len(mesh.ranks)) == ((), "none", 1)
     else:
         check_places(mesh, tensor, data, pipeline)
 
@@ -238,6 +239,40 @@ def test_without_evidence_all_are_replicas():
     assert (mesh.dimensions, mesh.ranks, mesh.source) == ((("dp", 2),), (0, 34), "none")
     assert mesh.notes
     assert mesh.cohort(34) == (0, 34)
+
+
+def test_the_cost_of_a_mesh_does_not_grow_with_the_stated_world():
+    """Two ranks were recorded of a job of a million: places are computed for these two alone."""
+    ids = {"tp": "a@0-1", "dp": "b@0-999998/2"}
+    groups = [{"rank": 0, "group_id": one, "size": 2, "description": name} for name, one in ids.items()]
+    ranks = [{"rank": rank, "world_size": 1_000_000} for rank in (0, 7)]
+    with MemoryRun(ranks=ranks, groups=groups) as run:
+        tracemalloc.start()
+        mesh = recognise(run)
+        peers = (mesh.cohort(7, (0, 7)), mesh.cohorts((0, 1, 7)), mesh.places_of([7]).tolist())
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert (mesh.dimensions, len(mesh.ranks)) == ((("tp", 2), ("dp", 500_000)), 1_000_000)
+    assert peers == ((7,), {0: (0,), 1: (1, 7), 7: (1, 7)}, [[1, 3]])
+    assert peak < 4_000_000  # a number for each rank takes twice as much
+
+
+@pytest.mark.parametrize("rows", [{"rank": 0, "world_size": 2_100_000_000}, {"rank": 2_000_000_000}])
+def test_a_run_that_states_too_many_ranks_is_refused(rows: dict[str, Any]) -> None:
+    with MemoryRun(ranks=[rows]) as run, pytest.raises(BrokenRun, match="accepts up to 1,000,000"):
+        recognise(run)
+
+
+def test_a_group_id_that_lists_too_many_ranks_is_not_followed():
+    groups = [{"rank": 0, "group_id": "a@0-2000000000", "size": 2}]
+    with MemoryRun(ranks=[{"rank": 0}, {"rank": 1}], groups=groups) as run:
+        assert recognise(run).ranks == (0, 1)
+
+
+def test_stages_are_not_counted_up_to_a_stated_number():
+    rows = [{"rank": rank, "stage": stage} for rank, stage in ((0, 0), (1, 2_000_000_000))]
+    with MemoryRun(ranks=[{"rank": 0}, {"rank": 1}], passes=rows) as run:
+        assert recognise(run).source == "none"
 
 
 def test_what_the_user_says_comes_first():

@@ -81,6 +81,14 @@ def test_other_files_are_refused(tmp_path: Path, content: str, error: type[Sourc
         read_calibration(tmp_path / "c.json")
 
 
+@pytest.mark.parametrize("content", ["[" * 2000 + "]" * 2000, '{"schema": "lostflops.calibration/1", "x": DEEP}'])
+def test_a_file_that_is_nested_too_deep_is_refused_in_words(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "deep.json"
+    path.write_text(content.replace("DEEP", "[" * 200_000 + "]" * 200_000))
+    with pytest.raises(SourceError, match=r"deep\.json"):
+        read_calibration(path)
+
+
 def test_a_missing_file_is_no_bug(tmp_path: Path) -> None:
     with pytest.raises(BrokenSource, match="cannot be read"):
         read_calibration(tmp_path / "c.json")

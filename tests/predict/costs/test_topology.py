@@ -70,3 +70,11 @@ def test_what_cannot_be_is_refused_with_what_to_do(text: str, said: str, tmp_pat
 def test_neither_file_nor_name() -> None:
     with pytest.raises(UsageError, match="dgx-h100"):
         read_topology("dgx-z9")
+
+
+@pytest.mark.parametrize("name", ["deep.json", "deep.toml"])
+def test_a_file_that_is_nested_too_deep_is_refused_in_words(name: str, tmp_path) -> None:
+    path = tmp_path / name
+    path.write_text(("x = " if name.endswith("toml") else "") + "[" * 200_000 + "]" * 200_000)
+    with pytest.raises(UsageError, match="cannot be read as a topology"):
+        read_topology(path)

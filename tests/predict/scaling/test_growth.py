@@ -13,9 +13,8 @@ def arranged(per_host: int, **sizes: int) -> MeshLayout:
     """Dimensions with the fastest first, ranks of a host side by side."""
     dimensions = tuple(sizes.items())
     world = int(np.prod(list(sizes.values())))
-    places = np.stack(np.unravel_index(np.arange(world), list(sizes.values())[::-1])[::-1], axis=1)
     grown = next(kind for kind in ("dp_replicate", "dp") if kind in sizes)
-    mesh = Mesh(dimensions, tuple(range(world)), places, "given")
+    mesh = Mesh(dimensions, range(world), "given")
     return MeshLayout(mesh, {rank: rank // per_host for rank in range(world)}, per_host, world // sizes[grown])
 
 

@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 from tests.collect.test_reduction import TRACE
 
+import lostflops
 from lostflops.ingest import ingest
+from lostflops.store.spread import deaths
 
 
 def test_workers_import_nothing_from_where_somebody_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -15,3 +17,47 @@ def test_workers_import_nothing_from_where_somebody_works(tmp_path: Path, monkey
     (tmp_path / "queue.py").write_text("raise SystemExit(1)")
     monkeypatch.chdir(tmp_path)
     assert ingest(["rank0.json", "rank1.json"], "run", workers=2).ranks_added == (0, 1)
+
+
+def test_what_a_worker_prints_is_not_taken_for_an_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for rank in range(2):
+        (tmp_path / f"rank{rank}.json").write_bytes(TRACE.replace(b'"rank": 3', f'"rank": {rank}'.encode()))
+    site = tmp_path / "site"
+    site.mkdir()
+    (site / "sitecustomize.py").write_text("print('welcome to the cluster')")
+    monkeypatch.setenv("PYTHONPATH", f"{site}:{Path(lostflops.__file__).parents[1]}")
+    assert ingest([tmp_path / "rank0.json", tmp_path / "rank1.json"], tmp_path / "run", workers=2).ranks_added == (0, 1)
+    printed = capfd.readouterr()
+    assert printed.out == ""
+    assert printed.err.count("welcome to the cluster") == 2
+
+
+@pytest.mark.parametrize(
+    ("peak", "kills_after", "described"),
+    [
+        (10, 0, "killed by SIGKILL"),
+        (10, 1, "killed by SIGKILL when the kernel was out of memory, after using 10 B"),
+        (950, 0, "killed by SIGKILL, after using 950 B of 1.00 kB: out of memory"),
+    ],
+)
+def test_out_of_memory_is_said_only_if_the_kernel_or_the_peak_shows_it(
+    monkeypatch: pytest.MonkeyPatch, peak: int, kills_after: int, described: str
+) -> None:
+    monkeypatch.setattr(deaths, "memory_limit", lambda: 1000)
+    assert deaths.describe_death(-9, peak, 0, kills_after) == described
+
+
+def test_the_kernels_records_of_this_container(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = tmp_path / "cgroup/job/worker"
+    own.mkdir(parents=True)
+    (own / "memory.events").write_text("low 0\noom 3\noom_kill 2\n")
+    (own / "memory.max").write_text("max\n")
+    (own.parent / "memory.max").write_text("4096\n")
+    (tmp_path / "own").write_text("0::/job/worker\n")
+    (tmp_path / "vmstat").write_text("nr_free_pages 7\noom_kill 5\n")
+    monkeypatch.setattr(deaths, "_CGROUPS", tmp_path / "cgroup")
+    monkeypatch.setattr(deaths, "_OWN_CGROUP", tmp_path / "own")
+    monkeypatch.setattr(deaths, "_VMSTAT", tmp_path / "vmstat")
+    assert (deaths.count_memory_kills(), deaths.memory_limit()) == (7, 4096)

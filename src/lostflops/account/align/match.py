@@ -91,7 +91,8 @@ def _find_lane_values(lane: Codes, values: Codes) -> Codes:
     [5, 5, -1, -1]
     """
     known = values >= 0
-    low = np.full(int(lane.max()) + 1, np.iinfo(np.int64).max)
+    numbers, lane = np.unique(lane, return_inverse=True)
+    low = np.full(numbers.size, np.iinfo(np.int64).max)
     high = np.full(low.size, -1, np.int64)
     np.minimum.at(low, lane[known], values[known])
     np.maximum.at(high, lane[known], values[known])

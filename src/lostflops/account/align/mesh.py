@@ -7,10 +7,9 @@ traffic of groups. Without any, all ranks are assumed to be data parallel.
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -19,12 +18,15 @@ import numpy.typing as npt
 from lostflops.account.align import mesh_traffic
 from lostflops.account.align.mesh_names import KINDS, kinds_of
 from lostflops.account.align.mesh_tiling import Dimensions, Evidence, GroupShape, tile
-from lostflops.account.align.stage_order import stage_order
-from lostflops.core.errors import UsageError
+from lostflops.account.align.stage_order import first_transfers, stage_order
+from lostflops.core.errors import BrokenRun, UsageError
+from lostflops.core.limits import LARGEST_WORLD
 
 if TYPE_CHECKING:
     from lostflops.store.run import Run
 
+Places = npt.NDArray[np.int64]
+"""Coordinates along the dimensions of a mesh, a row for each rank."""
 _NAMED: Final = f"""
     with shapes as ({mesh_traffic.SHAPES.format(ids="select distinct group_id from groups where size > 1")}),
     described as (select distinct group_id, description from groups where description is not null)
@@ -34,55 +36,107 @@ _NAMED: Final = f"""
 
 @dataclass(frozen=True, slots=True)
 class Mesh:
-    """Dimensions of parallelism, and the place of each rank in them."""
+    """Dimensions of parallelism, and the place of each rank in them.
+
+    Places are computed when they are asked for: a job may have far more ranks than were recorded.
+    """
 
     dimensions: Dimensions
     """Dimensions with more than one rank, fastest first."""
-    ranks: tuple[int, ...]
-    places: npt.NDArray[np.int64]
-    """Coordinates of each of `ranks`."""
+    ranks: Sequence[int]
+    """All ranks of the job in order, as far as known; a range if its world size is known."""
     source: str
     """Evidence: `given`, `group names`, `passes`, `traffic` or `none`."""
     notes: tuple[str, ...] = ()
+    table: Places | None = None
+    """Coordinates of each of `ranks`; None if ranks are numbered along the dimensions."""
+    stages: npt.NDArray[np.int64] | None = None
+    """Stage of each place along the pipeline; None if that is the place itself."""
+
+    def places_of(self, ranks: npt.ArrayLike) -> Places:
+        """Return the coordinates of each of these ranks, which must be of the mesh."""
+        rest = np.asarray(ranks, np.int64)
+        if self.table is not None:
+            return self.table[np.searchsorted(np.asarray(self.ranks), rest)]
+        places = np.zeros((rest.size, len(self.dimensions)), np.int64)
+        for axis, (kind, size) in enumerate(self.dimensions):
+            rest, places[:, axis] = np.divmod(rest, size)
+            if kind == "pp" and self.stages is not None:
+                places[:, axis] = self.stages[places[:, axis]]
+        return places
+
+    def has(self, ranks: npt.ArrayLike) -> npt.NDArray[np.bool_]:
+        """Return which of these ranks the mesh has."""
+        wanted = np.asarray(ranks, np.int64)
+        if isinstance(self.ranks, range):
+            return (wanted >= self.ranks.start) & (wanted < self.ranks.stop)
+        return np.isin(wanted, np.asarray(self.ranks))
 
     def dimension_of(self, members: Iterable[int]) -> str | None:
         """Return the dimension that a group of ranks spans, several joined by `+`; None if not a slice of the mesh."""
         wanted = np.unique(np.fromiter(members, np.int64))
-        known = np.asarray(self.ranks)
-        if wanted.size < 2 or not np.isin(wanted, known).all():
+        if wanted.size < 2 or not self.has(wanted).all():
             return None
-        places = self.places[np.searchsorted(known, wanted)]
-        counts = [np.unique(column).size for column in places.T]
+        counts = [np.unique(column).size for column in self.places_of(wanted).T]
         if math.prod(counts) != wanted.size:
             return None
         if any(count not in (1, size) for count, (_, size) in zip(counts, self.dimensions, strict=True)):
             return None
         return "+".join(kind for count, (kind, _) in zip(counts, self.dimensions, strict=True) if count > 1)
 
-    def cohort(self, rank: int) -> tuple[int, ...]:
-        """Return the ranks that do the same work: they differ in data and context alone.
+    def cohort(self, rank: int, among: Sequence[int] | None = None) -> tuple[int, ...]:
+        """Return the ranks that do the same work: they differ in data and context alone. Only those `among` some ranks
+        are returned, or all of the job.
 
-        If that leaves the rank alone, experts count as the same work too, then shares of a tensor; stages never do.
+        If that leaves the rank alone in the job, experts count as the same work too, then shares of a tensor; stages
+        never do.
         """
-        own = self.places[self._position(rank)]
-        kinds = [kind for kind, _ in self.dimensions]
-        for apart in ({"ep", "tp", "pp"}, {"tp", "pp"}, {"pp"}):
-            fixed = [axis for axis, kind in enumerate(kinds) if kind in apart]
-            alike = np.flatnonzero(np.all(self.places[:, fixed] == own[fixed], axis=1))
-            if alike.size > 1:
-                break
-        return tuple(self.ranks[position] for position in alike.tolist())
+        own = self._place(rank)
+        fixed = self._same_for_peers(own)
+        wanted = np.asarray(self.ranks if among is None else among, np.int64)
+        wanted = wanted[self.has(wanted)]
+        alike = np.all(self.places_of(wanted)[:, fixed] == own[fixed], axis=1)
+        return tuple(np.unique(wanted[alike]).tolist())
+
+    def cohorts(self, ranks: Sequence[int]) -> dict[int, tuple[int, ...]]:
+        """Return the cohort of each of these ranks among them."""
+        found: dict[int, tuple[int, ...]] = {}
+        for rank in ranks:
+            if rank not in found:
+                peers = self.cohort(rank, ranks)
+                # In a whole grid, peers are each other's peers; elsewhere they may have more or fewer.
+                found |= dict.fromkeys(peers if self._is_grid else (rank,), peers)
+        return found
 
     def stage(self, rank: int) -> int:
         """Return the pipeline stage of a rank; 0 without a pipeline."""
         kinds = [kind for kind, _ in self.dimensions]
-        return int(self.places[self._position(rank), kinds.index("pp")]) if "pp" in kinds else 0
+        return int(self._place(rank)[kinds.index("pp")]) if "pp" in kinds else 0
 
-    def _position(self, rank: int) -> int:
-        position = bisect_left(self.ranks, rank)
-        if position == len(self.ranks) or self.ranks[position] != rank:
-            raise UsageError(f"the job has no rank {rank}; it has {len(self.ranks):,} from {min(self.ranks)}")
-        return position
+    def _same_for_peers(self, own: npt.NDArray[np.int64]) -> list[int]:
+        """Return the axes along which the peers of a rank have the same place."""
+        fixed: list[int] = []
+        for apart in ({"ep", "tp", "pp"}, {"tp", "pp"}, {"pp"}):
+            fixed = [axis for axis, (kind, _) in enumerate(self.dimensions) if kind in apart]
+            if self._is_grid:
+                alike = math.prod(size for axis, (_, size) in enumerate(self.dimensions) if axis not in fixed)
+            else:
+                alike = int(np.all(self.places_of(self.ranks)[:, fixed] == own[fixed], axis=1).sum())
+            if alike > 1:
+                break
+        return fixed
+
+    @property
+    def _is_grid(self) -> bool:
+        """Whether every place along the dimensions has a rank."""
+        sizes = math.prod(size for _, size in self.dimensions)
+        return self.table is None and isinstance(self.ranks, range) and len(self.ranks) == sizes
+
+    def _place(self, rank: int) -> npt.NDArray[np.int64]:
+        if not self.has([rank])[0]:
+            raise UsageError(f"the job has no rank {rank}; it has {len(self.ranks):,} from {self.ranks[0]}")
+        place: npt.NDArray[np.int64] = self.places_of([rank])[0]
+        return place
 
 
 def parse(text: str) -> dict[str, int]:
@@ -107,7 +161,7 @@ def recognise(run: Run, given: Mapping[str, int] | None = None) -> Mesh:
     """Return the mesh of the job that the run was recorded from; `given` are the sizes that the user states."""
     ranks = _ranks(run)
     if given is not None:
-        return _order_stages(run, _place_ranks(_check_dimensions(given, ranks), ranks, "given"))
+        return _order_stages(run, Mesh(_check_dimensions(given, ranks), ranks, "given"))
     named = _infer_from_groups(run, _read_named_shapes(run), ranks, "group names")
     if named is not None:
         return named
@@ -117,51 +171,57 @@ def recognise(run: Run, given: Mapping[str, int] | None = None) -> Mesh:
     if mesh is not None:
         return mesh
     if len(ranks) == 1:
-        return _place_ranks((), ranks, "none")
+        return Mesh((), ranks, "none")
     note = "Neither names nor traffic of process groups show the mesh: all ranks are assumed to be data parallel."
-    places = np.arange(len(ranks))[:, None]
-    return Mesh((("dp", len(ranks)),), ranks, places, "none", (note,))
+    table = None if isinstance(ranks, range) else np.arange(len(ranks))[:, None]
+    return Mesh((("dp", len(ranks)),), ranks, "none", (note,), table)
 
 
-def _infer_from_groups(run: Run, evidence: Evidence, ranks: tuple[int, ...], source: str) -> Mesh | None:
+def _infer_from_groups(run: Run, evidence: Evidence, ranks: Sequence[int], source: str) -> Mesh | None:
     dimensions, notes = tile(evidence, ranks[-1] + 1)
     if not any(kind in evidence for kind, _ in dimensions):
         return None
     if source == "traffic" and list(evidence) == ["dp"]:
         notes = (*notes, "All groups that communicate have the same shape: assumed to be data parallel.")
-    return _order_stages(run, _place_ranks(dimensions, ranks, source, notes))
+    return _order_stages(run, Mesh(dimensions, ranks, source, notes))
 
 
 def _infer_from_passes(run: Run) -> Mesh | None:
     """Infer stages from passes of microbatches, all else as data parallel; None if some rank has no passes."""
     found = run.columns("select rank, max(stage) as stage from passes group by rank order by rank")
     ranks, stage = (np.ma.filled(column, -1).astype(np.int64) for column in found.values())
-    counts = np.bincount(stage + 1)[1:]
+    stages, counts = np.unique(stage[stage >= 0], return_counts=True)
     if tuple(ranks.tolist()) != run.ranks or counts.size < 2 or np.ptp(counts) or counts.sum() < ranks.size:
+        return None
+    if stages[-1] != stages.size - 1:
         return None
     order = np.argsort(stage, kind="stable")
     place = np.empty(ranks.size, np.int64)
     place[order] = np.arange(ranks.size) % counts[0]
     sizes = (("dp", int(counts[0])), ("pp", int(counts.size)))
     kept = [axis for axis, (_, size) in enumerate(sizes) if size > 1]
-    places = np.stack((place, stage), axis=1)[:, kept]
-    return Mesh(tuple(sizes[axis] for axis in kept), tuple(ranks.tolist()), places, "passes")
+    table = np.stack((place, stage), axis=1)[:, kept]
+    return Mesh(tuple(sizes[axis] for axis in kept), tuple(ranks.tolist()), "passes", table=table)
 
 
-def _ranks(run: Run) -> tuple[int, ...]:
+def _ranks(run: Run) -> Sequence[int]:
     """Return every rank of the job: all of the recorded world size, else those that were ingested or share a group."""
     ((world,),) = run.rows("select max(world_size) from ranks")
+    last = max(run.ranks)
+    if max(world or 0, last + 1) > LARGEST_WORLD:
+        raise BrokenRun(
+            f"{run.path} states a job of {max(world or 0, last + 1):,} ranks, but Lostflops accepts up to "
+            f"{LARGEST_WORLD:,}. Ingest its traces again."
+        )
+    if world is not None:
+        return range(max(world, last + 1))
     known = set(run.ranks)
-    if world is None:
-        reached = run.rows(mesh_traffic.SHAPES.format(ids="select distinct group_id from groups"))
-        for _, first, last, stride, _ in reached:
-            known.update(range(first, last + 1, stride))
-    else:
-        known.update(range(world))
+    for _, first, last, stride, _ in run.rows(mesh_traffic.SHAPES.format(ids="select distinct group_id from groups")):
+        known.update(range(first, last + 1, stride))
     return tuple(sorted(known))
 
 
-def _check_dimensions(given: Mapping[str, int], ranks: tuple[int, ...]) -> Dimensions:
+def _check_dimensions(given: Mapping[str, int], ranks: Sequence[int]) -> Dimensions:
     places = math.prod(given.values())
     if places != ranks[-1] + 1:
         stated = ",".join(f"{kind}={size}" for kind, size in given.items())
@@ -171,25 +231,17 @@ def _check_dimensions(given: Mapping[str, int], ranks: tuple[int, ...]) -> Dimen
     return tuple((kind, size) for kind, size in given.items() if size > 1)
 
 
-def _place_ranks(dimensions: Dimensions, ranks: tuple[int, ...], source: str, notes: tuple[str, ...] = ()) -> Mesh:
-    rest = np.asarray(ranks, np.int64)
-    places = np.zeros((len(ranks), len(dimensions)), np.int64)
-    for axis, (_, size) in enumerate(dimensions):
-        rest, places[:, axis] = np.divmod(rest, size)
-    return Mesh(dimensions, ranks, places, source, notes)
-
-
 def _order_stages(run: Run, mesh: Mesh) -> Mesh:
     """Put stages in the order in which activations pass them."""
     kinds = [kind for kind, _ in mesh.dimensions]
     if "pp" not in kinds:
         return mesh
     axis = kinds.index("pp")
-    order, note = stage_order(run, np.asarray(mesh.ranks), mesh.places[:, axis], mesh.dimensions[axis][1])
-    places = mesh.places.copy()
-    places[:, axis] = order[places[:, axis]]
-    notes = (*mesh.notes, note) if note else mesh.notes
-    return Mesh(mesh.dimensions, mesh.ranks, places, mesh.source, notes)
+    source, target, votes = first_transfers(run)
+    known = mesh.has(source) & mesh.has(target)
+    source, target = (mesh.places_of(ends[known])[:, axis] for ends in (source, target))
+    order, note = stage_order(source, target, votes[known], mesh.dimensions[axis][1])
+    return replace(mesh, stages=order, notes=(*mesh.notes, note) if note else mesh.notes)
 
 
 def _read_named_shapes(run: Run) -> dict[str, dict[GroupShape, int]]:

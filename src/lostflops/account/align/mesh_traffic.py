@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from lostflops.account.align.mesh_tiling import GroupShape
+from lostflops.core.limits import LARGEST_WORLD
 
 if TYPE_CHECKING:
     from lostflops.store.run import Run
@@ -30,13 +31,13 @@ _EARLY: Final = 0.125
 _FEW: Final = 0.05
 _POINT_TO_POINT: Final = ("send", "recv", "send_recv")
 
-SHAPES: Final = """
+SHAPES: Final = f"""
     select group_id, "first", "last", stride, ("last" - "first") // stride + 1 as size from (
         select group_id, try_cast(parts['a'] as bigint) as "first", try_cast(parts['b'] as bigint) as "last",
                coalesce(try_cast(parts['c'] as bigint), 1) as stride
         from (select group_id, regexp_extract(group_id, '@([0-9]+)-([0-9]+)(?:/([0-9]+))?$', ['a', 'b', 'c']) as parts
-              from ({ids}))
-    ) where "last" > "first" and stride > 0"""
+              from ({{ids}}))
+    ) where "last" > "first" and "last" < {LARGEST_WORLD} and stride > 0"""
 """Query for regular groups by their ids: groups of irregular members span several dimensions or none."""
 
 _TRAFFIC: Final = f"""

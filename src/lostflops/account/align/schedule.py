@@ -83,33 +83,43 @@ def grid(found: PipelinePasses, mesh: Mesh) -> Grid:
     """Return whole replicas with the usual number of microbatches; raise `UnknownPasses` if there are none."""
     stages = max(int(found.stage.max()) + 1, dict(mesh.dimensions).get("pp", 1))
     chunks = int(found.chunk.max()) + 1
+    # Numbers are as recorded: a false one must not take more memory than the passes themselves.
+    if stages * chunks * 2 > found.start.size:
+        raise _incomplete(stages)
     pipeline, ranks = _pipelines(found, mesh, stages)
     steps, turn = np.unique(found.step, return_inverse=True)
     keys, replica = np.unique(pipeline * steps.size + turn, return_inverse=True)
     count = np.zeros(keys.size, np.int64)
     np.maximum.at(count, replica, found.microbatch + 1)
-    microbatches = int(np.bincount(count).argmax())
-    shape = (count.size, stages, chunks, 2, microbatches)
-    held = found.microbatch < microbatches
-    axes = replica, found.stage, found.chunk, found.backward.astype(np.int64), found.microbatch
+    numbers, replicas = np.unique(count, return_counts=True)
+    microbatches = int(numbers[replicas.argmax()])
+    full = np.flatnonzero(np.bincount(replica, minlength=count.size) == stages * chunks * 2 * microbatches)
+    row = np.full(count.size, -1, np.int64)
+    row[full] = np.arange(full.size)
+    shape = (full.size, stages, chunks, 2, microbatches)
+    held = (found.microbatch < microbatches) & (row[replica] >= 0)
+    axes = row[replica], found.stage, found.chunk, found.backward.astype(np.int64), found.microbatch
     slot = tuple(axis[held] for axis in axes)
     start, stop = np.full(shape, np.nan), np.full(shape, np.nan)
     origin = found.start.min()
     start[slot], stop[slot] = found.start[held] - origin, found.stop[held] - origin
-    seen = np.bincount(replica, minlength=count.size)
-    whole = (seen == np.prod(shape[1:])) & ~np.isnan(start).any(axis=(1, 2, 3, 4))
+    whole = ~np.isnan(start).any(axis=(1, 2, 3, 4))
     if stages < 2 or not whole.any():
-        raise UnknownPasses(
-            f"no step has forward and backward of every microbatch on all {stages:,} stages: ingest every stage's rank"
-        )
-    which, turn = np.divmod(keys[whole], steps.size)
+        raise _incomplete(stages)
+    which, turn = np.divmod(keys[full[whole]], steps.size)
     return Grid(
         start=start[whole],
         stop=stop[whole],
         pipeline=which,
         step=steps[turn],
         ranks=ranks,
-        left_out=int((~whole).sum()),
+        left_out=keys.size - int(whole.sum()),
+    )
+
+
+def _incomplete(stages: int) -> UnknownPasses:
+    return UnknownPasses(
+        f"no step has forward and backward of every microbatch on all {stages:,} stages: ingest every stage's rank"
     )
 
 
@@ -122,7 +132,7 @@ def _pipelines(found: PipelinePasses, mesh: Mesh, stages: int) -> tuple[npt.NDAr
     stage = found.stage[at]
     kinds = [kind for kind, _ in mesh.dimensions]
     if "pp" in kinds:
-        places = mesh.places[np.searchsorted(np.asarray(mesh.ranks), rank)]
+        places = mesh.places_of(rank)
         others = np.delete(places, kinds.index("pp"), axis=1)
         _, number = np.unique(others, axis=0, return_inverse=True)
         number = number.ravel()

@@ -5,6 +5,8 @@ The first transfer of a step to end between two ranks is forward. This needs one
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -13,6 +15,7 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     from lostflops.store.run import Run
 
+Codes = npt.NDArray[np.int64]
 _FIRST: Final = """
     with firsts as (
         select rank, peer, arg_min(op, stop) as op from collectives
@@ -22,34 +25,44 @@ _FIRST: Final = """
     from firsts group by all"""
 
 
-def stage_order(
-    run: Run, ranks: npt.NDArray[np.int64], places: npt.NDArray[np.int64], stages: int
-) -> tuple[npt.NDArray[np.int64], str]:
-    """Return the stage of each place along the pipeline dimension, and a note if that is not the order of ranks."""
-    ascending = np.arange(stages)
-    columns = run.columns(_FIRST)
-    source, target, votes = (np.asarray(column, np.int64) for column in columns.values())
-    known = np.isin(source, ranks) & np.isin(target, ranks)
-    source, target = (places[np.searchsorted(ranks, ends[known])] for ends in (source, target))
-    ahead = np.zeros((stages, stages), np.int64)
-    np.add.at(ahead, (source, target), votes[known])
-    forward = ahead > ahead.T
-    if not forward.any() or not forward.T[ascending[:-1], ascending[1:]].any():
-        return ascending, ""
-    path = _path(forward)
+def first_transfers(run: Run) -> tuple[Codes, Codes, Codes]:
+    """Return source and target of the first transfers of steps, and how often they came first."""
+    source, target, votes = (np.asarray(column, np.int64) for column in run.columns(_FIRST).values())
+    return source, target, votes
+
+
+def stage_order(source: Codes, target: Codes, votes: Codes, stages: int) -> tuple[Codes | None, str]:
+    """Return the stage of each place along the pipeline, and a note; None if that is the order of ranks.
+
+    `source` and `target` are places along the pipeline between which first transfers went.
+
+    >>> stage_order(np.array([2, 0]), np.array([0, 1]), np.array([5, 5]), 3)[0].tolist()
+    [1, 2, 0]
+    """
+    ahead: Counter[tuple[int, int]] = Counter()
+    for place, following, count in zip(source.tolist(), target.tolist(), votes.tolist(), strict=True):
+        ahead[place, following] += count
+    forward = {(place, after) for (place, after), count in ahead.items() if count > ahead.get((after, place), 0)}
+    if not any(place == after + 1 for place, after in forward):
+        return None, ""
+    path = _path(forward, stages)
     if path is None:
-        return ascending, "Transfers do not show the order of pipeline stages: the order of ranks is used."
+        return None, "Transfers do not show the order of pipeline stages: the order of ranks is used."
     order = np.empty(stages, np.int64)
-    order[path] = ascending
+    order[path] = np.arange(stages)
     return order, f"Activations flow through the pipeline in the order {', '.join(map(str, path[:16]))} of its ranks."
 
 
-def _path(forward: npt.NDArray[np.bool_]) -> list[int] | None:
+def _path(forward: AbstractSet[tuple[int, int]], stages: int) -> list[int] | None:
     """Return the only path through all places along forward edges, or None."""
-    starts = np.flatnonzero(~forward.any(axis=0))
-    if starts.size != 1:
+    following: defaultdict[int, list[int]] = defaultdict(list)
+    for place, after in forward:
+        following[place].append(after)
+    reached = {after for _, after in forward}
+    starts = following.keys() - reached
+    if len(reached) != stages - 1 or len(starts) != 1:
         return None
-    path = [int(starts[0])]
-    while (ahead := np.flatnonzero(forward[path[-1]])).size == 1 and int(ahead[0]) not in path:
-        path.append(int(ahead[0]))
-    return path if len(path) == forward.shape[0] else None
+    path = list(starts)
+    while len(following[path[-1]]) == 1 and len(path) < stages:
+        path.append(following[path[-1]][0])
+    return path if len(set(path)) == stages else None

@@ -93,8 +93,8 @@ def compare_ranks(run: Run, mesh: Mesh, found: Sequence[StepProfile]) -> tuple[C
 
 
 def _cohorts(mesh: Mesh, found: Sequence[StepProfile]) -> dict[int, list[int]]:
-    ranks = {one.rank for one in found}
-    return {rank: [other for other in mesh.cohort(rank) if other in ranks] for rank in ranks}
+    cohorts = mesh.cohorts(sorted({one.rank for one in found}))
+    return {rank: list(peers) for rank, peers in cohorts.items()}
 
 
 def within(asked: Scope) -> str:
@@ -115,9 +115,9 @@ def choose_ranks(run: Run, asked: Scope, mesh: Mesh, most: int = MOST_RANKS) -> 
     seen: set[int] = set()
     for rank in asked.ranks:
         if rank not in seen:
-            members = mesh.cohort(rank)
+            members = mesh.cohort(rank, asked.ranks)
             seen.update(members)
-            cohorts[members] = sorted(set(members) & set(asked.ranks), key=lambda one: waits.get(one) or 0.0)
+            cohorts[members] = sorted(members, key=lambda one: waits.get(one) or 0.0)
     room = max(most // max(len(cohorts), 1), 4)
     return tuple(sorted({rank for ordered in cohorts.values() for rank in _some(ordered, room)}))
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from lostflops.core.limits import LARGEST_WORLD
+
 _MEMBERS: Final = re.compile(r"@(\d+)-(\d+)(?:/(\d+))?$|@(\d+(?:,\d+)+)$")
 
 
@@ -20,4 +22,6 @@ def members(group: str) -> tuple[int, ...]:
     first, last, stride, listed = found.groups()
     if listed:
         return tuple(map(int, listed.split(",")))
+    if int(last) >= LARGEST_WORLD or not int(stride or 1):
+        return ()
     return tuple(range(int(first), int(last) + 1, int(stride or 1)))

@@ -12,6 +12,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from lostflops.account.facts.groups import members
+
 if TYPE_CHECKING:
     from lostflops.store.run import Run
 
@@ -241,10 +243,6 @@ def parse_members(group_id: str) -> tuple[int, ...]:
     ((), ())
     """
     _, at, text = group_id.rpartition("@")
-    if not at or "#" in text:
+    if not at:
         return ()
-    if "-" not in text:
-        return tuple(int(rank) for rank in text.split(","))
-    ends, _, stride = text.partition("/")
-    first, last = ends.split("-")
-    return tuple(range(int(first), int(last) + 1, int(stride or 1)))
+    return (int(text),) if text.isascii() and text.isdigit() else members(group_id)

@@ -99,6 +99,7 @@ def run(
         wanted, gatherer = _with_spool(wanted, capture, spool)
         environment = recorded_environment(environment, wanted)
         early = EarlyIngest(capture, folder, wanted.folder)
+    recorded_to = _open_folder(wanted.folder) if is_recorded else None
     try:
         status = run_command(words, environment, lambda: _meanwhile(gatherer, early))
     except FileNotFoundError:
@@ -110,7 +111,8 @@ def run(
     if early is not None:
         _fail_open(early.stop)
         places = LatePlaces(wanted.folder, capture, folder)
-        _fail_open(lambda: _conclude(places, gatherer, as_json), add_command(places))
+        is_gone = not _is_still(wanted.folder, recorded_to)
+        _fail_open(lambda: _conclude(places, gatherer, as_json, is_gone=is_gone), add_command(places))
     _leave_as(status)
 
 
@@ -121,8 +123,29 @@ def _meanwhile(gatherer: "Gatherer | None", early: "EarlyIngest | None") -> None
         early.look()
 
 
-def _conclude(places: LatePlaces, gatherer: "Gatherer | None", as_json: bool) -> None:
-    if not any(places.local.rglob(f"*{SUFFIX}")) and not (gatherer is not None and gatherer.has_carried):
+def _open_folder(folder: Path) -> int | None:
+    """Open a folder: while it is open, no other folder can be taken for it, even if it is deleted."""
+    try:
+        return os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError:
+        return None
+
+
+def _is_still(folder: Path, opened: int | None) -> bool:
+    try:
+        return opened is None or os.path.samestat(os.fstat(opened), folder.stat())
+    except OSError:
+        return False
+
+
+def _conclude(places: LatePlaces, gatherer: "Gatherer | None", as_json: bool, *, is_gone: bool) -> None:
+    """Read and report the recording; `is_gone` if the folder that ranks wrote to is not there any more."""
+    is_empty = not any(places.local.rglob(f"*{SUFFIX}")) and not (gatherer is not None and gatherer.has_carried)
+    if is_empty and is_gone:
+        tell(f"{places.local} was deleted while the command ran: whatever was recorded there is gone.")
+        _remove_empty(places.run)
+        return
+    if is_empty:
         tell(
             "nothing was recorded: no process of the command trained with PyTorch (no backward pass or optimizer step)."
             f" To find out why: {command('doctor')}"

@@ -139,7 +139,7 @@ def _rows(order: Mesh) -> str:
 
 
 def _name_rank(order: Mesh, rank: int) -> str:
-    place = order.places[order.ranks.index(rank)].tolist() if len(order.dimensions) > 1 else []
+    place = order.places_of([rank])[0].tolist() if len(order.dimensions) > 1 else []
     at = ",".join(f"{kind}{at}" for (kind, _), at in zip(order.dimensions, place, strict=False))
     return f"{rank} ({at})" if at else str(rank)
 

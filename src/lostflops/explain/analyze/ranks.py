@@ -213,7 +213,7 @@ def _table(order: Mesh, found: Judgement, lateness: Mapping[int, float], *, limi
 
 
 def _place(order: Mesh, rank: int) -> str:
-    place = order.places[order.ranks.index(rank)].tolist()
+    place = order.places_of([rank])[0].tolist()
     return ",".join(f"{kind}{at}" for (kind, _), at in zip(order.dimensions, place, strict=True))
 
 

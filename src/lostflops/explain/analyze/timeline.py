@@ -112,9 +112,10 @@ def _cohorts(run: Run, ranks: Sequence[int]) -> tuple[tuple[str, tuple[str, ...]
         return ()
     hosts = dict(run.rows("select rank, coalesce(host, 'unknown host') from ranks"))
     mesh = recognise(run)
-    places = dict(zip(mesh.ranks, mesh.places.tolist(), strict=True))
+    is_known = bool(mesh.has(ranks).all())
+    places = dict(zip(ranks, mesh.places_of(ranks).tolist(), strict=True)) if is_known else {}
     ways = [("host", tuple(hosts[rank] for rank in ranks))]
-    for axis, (kind, _) in enumerate(mesh.dimensions if all(rank in places for rank in ranks) else ()):
+    for axis, (kind, _) in enumerate(mesh.dimensions if is_known else ()):
         ways.append((_DIMENSIONS.get(kind, kind), tuple(f"{kind} {places[rank][axis]}" for rank in ranks)))
     return tuple((name, names) for name, names in ways if 1 < len(set(names)) < len(ranks))
 

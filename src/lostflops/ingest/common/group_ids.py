@@ -13,15 +13,20 @@ import hashlib
 import json
 from collections.abc import Sequence
 
+from lostflops.ingest.common.refusals import refuse_large_member
+
 _LONGEST_LIST = 8
 
 
 def group_id(name: str, ranks: Sequence[int]) -> str:
-    """Return `name@members`; the order of `ranks` does not matter."""
-    return f"{name}@{_members(sorted(set(ranks)))}"
+    """Return `name@members`; the order of `ranks` does not matter. Raise BrokenSource if no job has such a rank."""
+    ordered = ranks if isinstance(ranks, range) and ranks.step > 0 else sorted(set(ranks))
+    if ordered:
+        refuse_large_member(name, ordered[-1])
+    return f"{name}@{_members(ordered)}"
 
 
-def _members(ranks: list[int]) -> str:
+def _members(ranks: Sequence[int]) -> str:
     """Return the members as text: one rank, a range with its stride, a short list, or the ends and a hash.
 
     >>> _members([3]), _members([0, 3, 4]), _members([0, 4])
@@ -36,7 +41,7 @@ def _members(ranks: list[int]) -> str:
         return str(first)
     stride = ranks[1] - first
     steps = range(first, last + 1, stride)
-    if len(steps) == len(ranks) and ranks == list(steps):
+    if ranks == steps or ranks == list(steps[: len(ranks) + 1]):
         return f"{first}-{last}" if stride == 1 else f"{first}-{last}/{stride}"
     text = ",".join(map(str, ranks))
     if len(ranks) <= _LONGEST_LIST:

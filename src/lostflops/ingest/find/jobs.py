@@ -10,6 +10,7 @@ import re
 import shlex
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from os.path import commonpath
@@ -17,7 +18,8 @@ from pathlib import Path
 from typing import Final
 
 from lostflops.collect.capture import trace_of
-from lostflops.core.errors import SeveralJobs
+from lostflops.core.errors import BrokenSource, SeveralJobs
+from lostflops.core.limits import LARGEST_WORLD
 from lostflops.core.units import pluralise
 from lostflops.ingest.common import reduced_trace
 from lostflops.ingest.common.byte_stream import ByteStream
@@ -81,14 +83,16 @@ def _foreign(found: Sequence[TraceFile]) -> list[TraceFile]:
 
 def _trace(one: TraceFile) -> TraceHead:
     path = Path(str(one.path))
-    head = next(ByteStream(path, block=_HEAD).blocks(), b"")[:_HEAD]
+    head = b""
+    with suppress(BrokenSource, OSError):  # reading the file will say what is wrong with it
+        head = next(ByteStream(path, block=_HEAD).blocks(), b"")[:_HEAD]
     event = _EVENT.search(head)
     world, time = _WORLD.search(head), _TIME.search(head)
     process = _PID.search(event[0]) if event else None
     return TraceHead(
         path,
         one.claim.rank,
-        int(world[1]) if world else None,
+        int(world[1]) if world and int(world[1]) <= LARGEST_WORLD else None,  # its reader will refuse a larger one
         int(process[1]) if process else None,
         int(time[1]) if time else 0,
     )

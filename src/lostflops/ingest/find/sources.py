@@ -11,11 +11,13 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from lostflops.collect.capture import FOLDER, reduced_form
-from lostflops.core.errors import RankConflict, UnknownFormat, UsageError
+from lostflops.core.errors import BrokenSource, RankConflict, SourceError, UnknownFormat, UsageError
+from lostflops.core.units import pluralise
 from lostflops.core.utf8 import utf8
 from lostflops.ingest.common.byte_stream import ByteStream
 from lostflops.ingest.common.rank_names import process_in_name, rank_in_name
 from lostflops.ingest.common.reader import RankClaim
+from lostflops.ingest.common.refusals import refusal_of
 from lostflops.ingest.find.captures import MOST_WINDOWS, is_collectors, other_windows, raw_twins, read_instead
 from lostflops.ingest.find.objects import found_objects
 from lostflops.ingest.find.trace_file import NO_TRACE, UNRECOGNISED, TraceFile
@@ -39,6 +41,7 @@ def find_sources(
     """
     before = {source.path: source for source in known_sources}
     found: list[TraceFile] = []
+    refusals: list[SourceError] = []
     listed, skipped = _list_files(arguments)
     for candidate in listed:
         path = candidate.path
@@ -48,15 +51,18 @@ def find_sources(
             found.append(replace(candidate, format=source.format, claim=claim))
         elif isinstance(path, Address):  # whoever fetches it will see
             found.append(candidate)
-        elif (known := recognise_format(path)) is not None:
-            found.append(replace(candidate, format=known, claim=READERS[known].rank_claim(path)))
+        elif isinstance(known := _inspect(path), TraceFile):
+            found.append(replace(candidate, format=known.format, claim=known.claim))
         elif candidate.twin is not None:
-            skipped.append((str(path), read_instead(UNRECOGNISED)))
+            skipped.append((str(path), read_instead(str(known))))
             listed.append(candidate.twin)  # it has its turn at the end
         elif candidate.is_named:
-            raise unknown_format(path)
+            raise known if isinstance(known, SourceError) else unknown_format(path)
         else:
-            skipped.append((str(path), UNRECOGNISED))
+            skipped.append((str(path), str(known)))
+            refusals += [known] if isinstance(known, SourceError) else []
+    if not found and refusals:
+        raise BrokenSource(f"none of {pluralise(len(listed), 'file')} can be read. The first error: {refusals[0]}")
     if not found:
         raise UsageError(
             f"no traces found in {', '.join(map(str, arguments))}. Give trace files, or a folder with traces."
@@ -64,6 +70,20 @@ def find_sources(
     older = _older_windows(found)
     skipped += [(str(one.path), OLDER_WINDOW) for one in older]
     return sorted((one for one in found if one not in older), key=_by_path), skipped
+
+
+def _inspect(path: Path) -> TraceFile | SourceError | str:
+    """Return the file with the format and rank that it claims, or why it is refused."""
+    try:
+        known = recognise_format(path)
+        if known is None:
+            return UNRECOGNISED
+        return TraceFile(address=str(path), format=known, claim=READERS[known].rank_claim(path))
+    except Exception as error:
+        refusal = refusal_of(error, str(path))
+        if refusal is None:
+            raise
+        return refusal
 
 
 def _older_windows(found: Sequence[TraceFile]) -> list[TraceFile]:

@@ -193,7 +193,7 @@ def interleaved_order(count: int, sizes: ScheduleSizes | None, *, is_backward: b
     chunks = (sizes.vp_size or 1) if sizes is not None else 0
     if sizes is None or sizes.pp_size < 1 or chunks < 1 or sizes.num_mbs * chunks != count:
         return np.full(count, NULL, np.int64), np.full(count, NULL, np.int64)
-    at_once = sizes.pp_size if chunks > 1 else sizes.num_mbs
+    at_once = sizes.pp_size if chunks > 1 else max(sizes.num_mbs, 1)
     order = [
         (microbatch, chunks - 1 - chunk if is_backward else chunk)
         for first in range(0, sizes.num_mbs, at_once)

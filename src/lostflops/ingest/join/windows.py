@@ -48,6 +48,8 @@ Lane = tuple[Any, ...]
 """Values that identify a lane of a process."""
 _NO_STEP: Final = "it has no whole step, so it cannot be combined with other windows of its rank"
 _SAME_STEPS: Final = "it has the same step numbers as a newer window of its rank: a run has each step only once"
+_MOST_LISTED: Final = 10_000
+"""Lanes up to this number are renumbered by a list, which is faster than a map."""
 _LANE_COLUMNS: Final = {
     EVENTS: ("lane",), COLLECTIVES: ("lane",), STEPS: ("lane",), LANES: ("lane",), MEMORY: ("lane",),
     LINKS: ("from_lane", "to_lane"),
@@ -299,6 +301,8 @@ def _by_rank(column: str, kind: str, values: Mapping[int, str]) -> str:
 def _new_lane(window: _Window, column: str) -> str:
     if not window.lane:
         return column
+    if max(window.lane) >= _MOST_LISTED + len(window.lane):  # numbers that no profiler writes
+        return f"coalesce(map({list(window.lane)}, {list(window.lane.values())})[{column}], {column})"
     numbers = [window.lane.get(lane, lane) for lane in range(max(window.lane) + 1)]
     return f"coalesce({numbers}[{column} + 1], {column})"
 

@@ -16,6 +16,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
+from lostflops.core.limits import LARGEST_WORLD
 from lostflops.ingest.common.comm_names import op_of_kernel
 from lostflops.ingest.common.group_ids import group_id, parse_ranks
 from lostflops.ingest.common.ops import canonical_op, dtype_bytes
@@ -26,7 +27,6 @@ Launch = tuple[int, int]
 """Lane and start of the runtime call that launched a kernel."""
 
 Call = TypeVar("Call", CommCall, TransferCall)
-_LARGEST_GROUP = 1 << 20
 _SHAPE = re.compile(r"\[[\d,\s]*\]")
 _TYPE = re.compile(r'"([^"]*)"')
 
@@ -212,14 +212,16 @@ def _merge_metadata(own: CommMetadata | None, theirs: CommMetadata | None) -> Co
 
 
 def _members(found: CommMetadata) -> Sequence[int] | None:
-    """Return the group's ranks as listed, or from start, stride and size for groups too large to be listed."""
+    """Return the group's ranks as listed, or from start, stride and size for groups too large to be listed; None if
+    no job has such ranks."""
     listed = parse_ranks(found.group_ranks or "")
     if listed:
-        return listed
+        return listed if max(listed) < LARGEST_WORLD else None
     start, stride, size = found.group_start, found.group_stride, found.group_size
-    if start is None or stride is None or size is None or start < 0 or stride < 1 or not 0 < size <= _LARGEST_GROUP:
+    if start is None or stride is None or size is None or start < 0 or stride < 1 or not 0 < size <= LARGEST_WORLD:
         return None
-    return range(start, start + stride * size, stride)
+    found_ranks = range(start, start + stride * size, stride)
+    return found_ranks if found_ranks[-1] < LARGEST_WORLD else None
 
 
 def _gloo(row: CommRow) -> RecordedCollective:

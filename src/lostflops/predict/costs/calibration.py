@@ -132,6 +132,10 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return found
 
 
+_UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""Errors of content that is not JSON, of another form, or nested too deep to be read."""
+
+
 class _Header(msgspec.Struct):
     schema: str = ""
 
@@ -143,7 +147,7 @@ def read_calibration(path: Path | str) -> Calibration:
         raise BrokenSource(f"{path} cannot be read: {error.strerror or error}") from error
     try:
         schema = msgspec.json.decode(data, type=_Header).schema
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except _UNREADABLE as error:
         raise UnknownFormat(f"{path} is not a calibration file: {error}. Make one with lostflops calibrate") from error
     family, _, version = schema.rpartition("/")
     if family != _FAMILY:
@@ -153,7 +157,7 @@ def read_calibration(path: Path | str) -> Calibration:
         raise BrokenSource(f"{path} has schema version {version}; this version reads {SCHEMA}. Update Lostflops")
     try:
         return msgspec.json.decode(data, type=Calibration)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except _UNREADABLE as error:
         raise BrokenSource(f"{path} is damaged: {error}") from error
 
 

@@ -103,7 +103,7 @@ def _load(path: Path) -> dict[str, Any]:
     try:
         text = path.read_text(encoding="utf-8")
         found = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UsageError(
             f"{path} cannot be read as a topology ({error}): write TOML or JSON as in {_EXAMPLE}"
         ) from None

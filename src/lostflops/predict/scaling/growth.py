@@ -18,6 +18,7 @@ import numpy as np
 from lostflops.account.align.mesh import Mesh, recognise
 from lostflops.account.facts.groups import members
 from lostflops.core.errors import UnknownCost, UsageError
+from lostflops.core.limits import LARGEST_WORLD
 from lostflops.predict.costs.times import CommGroup
 
 if TYPE_CHECKING:
@@ -32,8 +33,8 @@ class MeshLayout:
     """How the ranks of a run are arranged."""
 
     mesh: Mesh
-    hosts: Mapping[int, int]
-    """Host of each rank."""
+    hosts: Mapping[int, int] | None
+    """Host of each rank; None if each host has `per_host` ranks in order."""
     per_host: int
     """Ranks on each host in a job of another size."""
     replica: int
@@ -54,7 +55,8 @@ class MeshLayout:
 
     def recorded_group(self, group: str) -> CommGroup:
         own = members(group)
-        return CommGroup(len(own), len({self.hosts[rank] for rank in own}))
+        hosts = {rank // self.per_host if self.hosts is None else self.hosts[rank] for rank in own}
+        return CommGroup(len(own), len(hosts))
 
     def at(self, group: str, ranks: int) -> CommGroup:
         """Return the group as it is in a job of this many ranks."""
@@ -69,6 +71,8 @@ class MeshLayout:
         return CommGroup(place.size, np.unique(place // self.per_host).size)
 
     def check(self, ranks: int) -> None:
+        if ranks > LARGEST_WORLD:
+            raise UsageError(f"{ranks:,} ranks are more than the {LARGEST_WORLD:,} that Lostflops accepts.")
         if ranks < self.replica or ranks % self.replica:
             fixed = ", ".join(f"{kind}={size}" for kind, size in self.mesh.dimensions if kind != self.kind)
             raise UsageError(
@@ -118,14 +122,14 @@ def layout(run: Run, given: Mapping[str, int] | None = None, per_host: int | Non
     hosts = _hosts(run, mesh.ranks, per_host)
     replica = math.prod(sizes.values()) // sizes[next(kind for kind in GROWING if kind in sizes)]
     assert replica * (world // replica) == world, f"{mesh.dimensions} do not tile {world} ranks"
-    return MeshLayout(mesh, hosts, per_host or max(Counter(hosts.values()).values()), replica)
+    return MeshLayout(mesh, hosts, per_host or max(Counter((hosts or {}).values()).values()), replica)
 
 
-def _hosts(run: Run, ranks: Sequence[int], per_host: int | None) -> dict[int, int]:
+def _hosts(run: Run, ranks: Sequence[int], per_host: int | None) -> dict[int, int] | None:
     known: dict[int, str | None] = dict(run.rows("select rank, host from ranks"))
     if any(known.get(rank) is None for rank in ranks):
         if per_host is None:
             raise UnknownCost("the hosts of some ranks were not recorded: give --ranks-per-host")
-        return {rank: rank // per_host for rank in ranks}
+        return None
     numbers = {host: number for number, host in enumerate(dict.fromkeys(known.values()))}
     return {rank: numbers[known[rank]] for rank in ranks}

@@ -192,7 +192,7 @@ def _path(run: Path, prediction_id: str) -> Path:
 def _load(path: Path) -> StoredPrediction:
     try:
         found = msgspec.json.decode(path.read_bytes(), type=StoredPrediction)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BrokenRun(f"{path} is damaged ({error}). Remove it and run lostflops whatif again.") from None
     if found.id != path.stem:  # it names the file that a score is written to
         raise BrokenRun(
@@ -224,7 +224,7 @@ def _look_up_run_folders(prediction_id: str) -> list[Path]:
     found = []
     with suppress(OSError):
         for line in _index().read_bytes().splitlines():
-            with suppress(msgspec.DecodeError, UnicodeDecodeError):
+            with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 place = msgspec.json.decode(line, type=_PredictionFile)
                 if place.id == prediction_id:
                     found.append(Path(place.run))

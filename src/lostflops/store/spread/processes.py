@@ -1,10 +1,16 @@
-"""Work in several processes of this machine, or in this one if there is one item or one worker."""
+"""Work in several processes of this machine, or in this one if there is one item or one worker.
+
+Orders and answers have pipes of their own, which only the worker inherits: whatever a library or a `sitecustomize`
+prints there goes to standard error, and is not taken for an answer.
+"""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -16,11 +22,14 @@ import msgspec
 
 from lostflops.core import errors
 from lostflops.core.errors import BrokenSource, SourceError
+from lostflops.store.spread.deaths import count_memory_kills, describe_death
 from lostflops.store.spread.names import WORKERS
 from lostflops.store.spread.work import OnRead, R, T, Work, WorkAnswer, encode_order, result_of
 
 MOST_DEATHS: Final = 3
 """An item over which this many workers died is taken for the cause."""
+_EXIT_WAIT_S: Final = 5.0
+"""A worker that closed its pipe has ended by then; if not, it is killed."""
 
 
 class Processes:
@@ -47,7 +56,7 @@ def _here(work: Work[T, R], item: T, on_read: OnRead, on_done: Callable[[T], Non
 
 
 class _Died(Exception):
-    """The worker died while it processed an item."""
+    """The worker died while it processed an item; the message is how."""
 
 
 class _Workers(Generic[T, R]):
@@ -77,7 +86,7 @@ class _Workers(Generic[T, R]):
         for thread in self._threads:
             thread.join()
         for process in self._processes:
-            _close(process)
+            process.close()
 
     def results(self) -> list[R]:
         for _ in self._threads:
@@ -102,34 +111,37 @@ class _Workers(Generic[T, R]):
             self._finished.put(None)
 
     def _do(self, at: int, item: T) -> R:
+        deaths: dict[str, None] = {}
         for _ in range(MOST_DEATHS):
             try:
                 return self._hand_over(self._processes[at], item)
-            except _Died:
+            except _Died as death:
+                deaths[str(death)] = None
                 self._replace(at)
-        raise BrokenSource(
-            f"{MOST_DEATHS} workers died while reading {self._work.about(item)} (out of memory, or killed)."
+        error = BrokenSource(
+            f"{MOST_DEATHS} workers died while reading {self._work.about(item)} ({'; '.join(deaths)})."
             f" Try --workers 1, or {WORKERS}=1."
         )
+        if self._work.refuse is None:
+            raise error
+        return self._work.refuse(item, error)
 
     def _replace(self, at: int) -> None:
         with self._lock:
             if self._is_over:
-                raise _Died
+                raise _Died("ended by its parent")
             process = self._processes[at]
             process.kill()
             process.wait()
-            _close(process)
+            process.close()
             self._processes[at] = _start()
 
-    def _hand_over(self, process: subprocess.Popen[bytes], item: T) -> R:
-        assert process.stdin is not None
-        assert process.stdout is not None
+    def _hand_over(self, process: _Process, item: T) -> R:
         read = 0
         with suppress(BrokenPipeError):
-            process.stdin.write(encode_order(self._work, item) + b"\n")
-            process.stdin.flush()
-        for line in process.stdout:
+            process.orders.write(encode_order(self._work, item) + b"\n")
+            process.orders.flush()
+        for line in process.answers:
             try:
                 answer = msgspec.json.decode(line, type=WorkAnswer)
             except msgspec.DecodeError:
@@ -139,23 +151,72 @@ class _Workers(Generic[T, R]):
             read += answer.read
             self._on_read(answer.read)
         self._on_read(-read)  # it will be read again
-        raise _Died
+        raise _Died(process.describe_end())
 
 
-_WORKER: Final = "import sys; sys.path.insert(0, sys.argv[1]); from lostflops.store.spread.worker import main; main()"
+_WORKER: Final = """import sys
+sys.path.insert(0, sys.argv[1])
+from lostflops.store.spread.worker import main
+main(int(sys.argv[2]), int(sys.argv[3]))"""
 
 
-def _start() -> subprocess.Popen[bytes]:
-    """Start a worker that imports the same Lostflops as this process, wherever that was found."""
-    where = str(Path(errors.__file__).parents[2])
-    # Not from the folder that somebody works in, whose modules may be called as others are.
-    command = [sys.executable, "-P", "-c", _WORKER, where]
-    # A group of its own: Ctrl-C is for the parent, which then ends its workers.
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, process_group=0)
+class _Process:
+    """A worker process, with its private pipes."""
 
+    def __init__(self) -> None:
+        """Start a worker that imports the same Lostflops as this process, wherever that was found."""
+        where = str(Path(errors.__file__).parents[2])
+        orders, answers = os.pipe(), os.pipe()
+        self.orders, self.answers = os.fdopen(orders[1], "wb"), os.fdopen(answers[0], "rb")
+        self._kills = count_memory_kills()
+        self._peak = 0
+        # Not from the folder that somebody works in, whose modules may be called as others are.
+        command = [sys.executable, "-P", "-c", _WORKER, where, str(orders[0]), str(answers[1])]
+        try:
+            # A group of its own: Ctrl-C is for the parent, which then ends its workers.
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=2, pass_fds=(orders[0], answers[1]), process_group=0
+            )
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            os.close(orders[0])
+            os.close(answers[1])
 
-def _close(process: subprocess.Popen[bytes]) -> None:
-    for pipe in (process.stdin, process.stdout):
-        if pipe is not None:
+    def kill(self) -> None:
+        self._process.kill()
+
+    def wait(self) -> None:
+        self._process.wait()
+
+    def describe_end(self) -> str:
+        """Return how the worker ended, after it closed its pipe or sent something unreadable."""
+        until = time.monotonic() + _EXIT_WAIT_S
+        while self._process.returncode is None and time.monotonic() < until:
+            self._reap()
+            time.sleep(0.01)
+        code = self._process.poll()
+        if code is None:
+            return "it stopped answering"
+        return describe_death(code, self._peak, self._kills, count_memory_kills())
+
+    def _reap(self) -> None:
+        """Collect the exit status as `subprocess` would, and with it the largest memory of the process."""
+        try:
+            pid, status, usage = os.wait4(self._process.pid, os.WNOHANG)
+        except ChildProcessError:  # another thread has collected it
+            self._process.poll()
+            return
+        if pid:
+            self._process.returncode = os.waitstatus_to_exitcode(status)
+            self._peak = usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+    def close(self) -> None:
+        for pipe in (self.orders, self.answers):
             with suppress(BrokenPipeError):  # what a dead worker did not take is not missed
                 pipe.close()
+
+
+def _start() -> _Process:
+    return _Process()

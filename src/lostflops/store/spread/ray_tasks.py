@@ -148,7 +148,10 @@ class RayTasks:
             read, answer = msgspec.json.decode(self._ray.get(done), type=tuple[int, WorkAnswer])
         except (self._ray.exceptions.WorkerCrashedError, self._ray.exceptions.OutOfMemoryError) as error:
             said = f"workers died {_RETRIES + 1} times while reading {work.about(item)} ({type(error).__name__})"
-            raise BrokenSource(f"{said}. Give Ray more memory, or fewer workers with --workers.") from None
+            refusal = BrokenSource(f"{said}. Give Ray more memory, or fewer workers with --workers.")
+            if work.refuse is None:
+                raise refusal from None
+            return 0, work.refuse(item, refusal)
         return read, result_of(work, answer)
 
 

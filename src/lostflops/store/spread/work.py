@@ -11,7 +11,8 @@ import duckdb
 import msgspec
 
 from lostflops.core import errors
-from lostflops.core.errors import LostflopsError, RunError, SourceError
+from lostflops.core.defects import describe_defect
+from lostflops.core.errors import BrokenSource, LostflopsError, RunError, SourceError
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -37,6 +38,8 @@ class Work(Generic[T, R]):
     """Must be repeatable: doing it again overwrites everything that the first try left."""
     about: Callable[[T], str]
     """Names an item in an error."""
+    refuse: Callable[[T, BrokenSource], R] | None = None
+    """Returns the result of an item over which workers died, or raises; None if such an item ends all work."""
 
 
 class Engine(Protocol):
@@ -71,23 +74,25 @@ def encode_order(work: Work[T, Any], item: T) -> bytes:
 
 
 def carried_out(order: bytes, on_read: OnRead) -> WorkAnswer:
-    """Carry out an order in a worker; errors that are not ours are bugs, and raised."""
+    """Carry out an order in a worker; an error that is not ours is a defect, and the answer says so."""
     asked = msgspec.json.decode(order, type=Order)
     work: Work[Any, Any] = import_module(_MODULES[asked.work]).WORK
     item = msgspec.json.decode(asked.item, type=work.takes)
     try:
         return WorkAnswer(result=msgspec.Raw(msgspec.json.encode(work.do(item, on_read))))
-    except (LostflopsError, OSError, duckdb.Error) as error:
+    except Exception as error:  # noqa: BLE001 - a worker that dies would not say why
         ours = _ours(error)
         return WorkAnswer(error=str(ours), error_type=type(ours).__name__)
 
 
-def _ours(error: LostflopsError | OSError | duckdb.Error) -> LostflopsError:
+def _ours(error: Exception) -> LostflopsError:
     if isinstance(error, LostflopsError):
         return error
     if isinstance(error, OSError):
         return SourceError(str(error))
-    return RunError(f"a worker failed: {error}")
+    if isinstance(error, duckdb.Error):
+        return RunError(f"a worker failed: {error}")
+    return RunError(f"a worker failed: {describe_defect(error)}.")
 
 
 def result_of(work: Work[Any, R], answer: WorkAnswer) -> R:

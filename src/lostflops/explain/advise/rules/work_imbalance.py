@@ -62,7 +62,8 @@ def _for_good(case: Case, loaded: Sequence[LateRank]) -> Claim:
     unit = first.done.unit if first.done is not None else "work"
     lost = attribute_lateness(case, ranks)
     waited = sum(ns for (_, line), ns in lost.items() if line in WAIT_LINES)
-    hot = {rank: times for rank in ranks if (times := _received_more(case, rank, case.mesh.cohort(rank))) is not None}
+    peers = {rank: case.mesh.cohort(rank, case.run.ranks) for rank in ranks}
+    hot = {rank: times for rank in ranks if (times := _received_more(case, rank, peers[rank])) is not None}
     experts = " because of popular experts" if len(hot) == len(ranks) else ""
     return Claim(
         cause="work_imbalance",

@@ -47,7 +47,7 @@ def _more(case: Case, one: SlowRank) -> tuple[float, WorkDone | None]:
     place = comparison.place(one.rank)
     longer = one.line_excess / max(one.steps, 1)
     needed = longer / max(float(comparison.computed[place]) - longer, 1.0)
-    cohort = [rank for rank in case.mesh.cohort(one.rank) if rank != one.rank]
+    cohort = [rank for rank in case.mesh.cohort(one.rank, case.run.ranks) if rank != one.rank]
     for done in work_done(case):
         more = done.beyond(one.rank, cohort)
         if more is not None and more >= _EXPLAINS * needed:

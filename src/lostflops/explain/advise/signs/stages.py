@@ -59,7 +59,7 @@ def stages(case: Case) -> Stages | None:
     """Return the stages; None if there is no pipeline, or not every stage was recorded in steps."""
     comparison = case.judgement.comparison
     count = dict(case.mesh.dimensions).get("pp", 1)
-    if count < 2 or not comparison.ranks.size or not in_steps(comparison):
+    if count < 2 or count > comparison.ranks.size or not in_steps(comparison):
         return None
     stage = np.array([case.mesh.stage(rank) for rank in comparison.ranks.tolist()])
     if np.unique(stage).size < count:

@@ -108,7 +108,10 @@ def _elements(case: Case) -> WorkDone | None:
     usual = {op: sum(read.get((op, rank), 0.0) for rank in ranks) / len(ranks) for op in took}
     ops = {rank: {op for op, owner in read if owner == rank} for rank in ranks}
     amount = [
-        sum(took[op] * read.get((op, rank), 0.0) / usual[op] for op in _comparable(rank, ops, case.mesh.cohort(rank)))
+        sum(
+            took[op] * read.get((op, rank), 0.0) / usual[op]
+            for op in _comparable(rank, ops, case.mesh.cohort(rank, ranks))
+        )
         for rank in ranks
     ]
     return _tabulate_work(

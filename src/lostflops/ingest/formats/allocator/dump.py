@@ -42,6 +42,8 @@ _BLOCK_COLUMNS: Final = (
 )
 _GENERATED: Final = ("torchinductor", "<eval_with_key>")
 MALFORMED: Final = "snapshot_parts_malformed"
+_DEVICES: Final = 1 << 15
+"""Devices that a host can have: PyTorch numbers them with 8 or 16 bits."""
 OPEN: Final = "snapshot_segments_open"
 REASONS: Final = {
     MALFORMED: ("dropped", "segments, blocks or entries that lack fields which every version of PyTorch writes"),
@@ -156,7 +158,9 @@ def read_blocks(segments: list[Any], stacks: StackTable, name: str) -> tuple[dic
 def _segment(segment: dict[str, Any]) -> tuple[Any, ...] | None:
     device, stream = whole(segment.get("device", 0)), whole(segment.get("stream", 0))
     address, size, kind = whole(segment.get("address")), whole(segment.get("total_size")), segment.get("segment_type")
-    if address is None or size is None or size < 0 or kind not in ("small", "large") or device is None:
+    if address is None or size is None or size < 0 or kind not in ("small", "large"):
+        return None
+    if device is None or not 0 <= device < _DEVICES:
         return None
     private = segment.get("segment_pool_id")
     if isinstance(private, (tuple, list)) and len(private) == 2 and any(private):

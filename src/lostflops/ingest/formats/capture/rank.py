@@ -13,6 +13,7 @@ import msgspec
 from lostflops.collect.capture import Frame
 from lostflops.ingest.common.group_ids import group_id
 from lostflops.ingest.common.ops import canonical_op
+from lostflops.ingest.common.refusals import refuse_large_job
 from lostflops.ingest.formats.capture import records
 from lostflops.ingest.formats.capture.stats import CaptureStats
 from lostflops.store.parts import PartWriter
@@ -143,6 +144,7 @@ class RankCapture:
             self._hand_on(name)
 
     def _session(self, session: _Session, told: records.SessionRecord) -> None:
+        refuse_large_job(f"a session of rank {self.rank}", self.rank, told.world_size)
         session.told = told
         session.seen_at(told.wall)
         for key in _SAID_ONCE:

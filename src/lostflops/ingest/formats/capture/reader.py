@@ -10,14 +10,15 @@ from typing import Final
 
 from lostflops.collect import capture
 from lostflops.core.errors import BrokenSource
+from lostflops.core.limits import is_rank
 from lostflops.ingest.common.byte_stream import ByteStream
 from lostflops.ingest.common.reader import RankClaim, RankRows, ReadTask
+from lostflops.ingest.common.refusals import refuse_large_job
 from lostflops.ingest.formats.capture.rank import RankCapture
 
 NAME: Final = "capture"
 IS_TIMELINE: Final = False
 _HEAD: Final = 1 << 20
-_RANKS: Final = 1 << 31
 _OF_RANK: Final = re.compile(r"rank-(\d{1,9})\.capture")
 
 
@@ -29,7 +30,7 @@ def recognises(head: bytes, path: Path) -> bool:
 def rank_claim(path: Path) -> RankClaim:
     """Return the lowest rank at the top of the file, otherwise the rank in its name."""
     with path.open("rb") as file:
-        ranks = {frame.rank for frame in capture.FrameReader().feed(file.read(_HEAD)) if _is_rank(frame)}
+        ranks = {frame.rank for frame in capture.FrameReader().feed(file.read(_HEAD)) if is_rank(frame.rank)}
     if ranks:
         return RankClaim(min(ranks), "recorded")
     named = _OF_RANK.fullmatch(path.name)
@@ -41,6 +42,7 @@ def ingest(job: ReadTask) -> list[RankRows]:
     reader = capture.FrameReader()
     ranks: dict[int, RankCapture] = {}
     for frame in _frames(stream, reader):
+        refuse_large_job(job.path, frame.rank, None)
         if frame.rank not in ranks:
             ranks[frame.rank] = RankCapture(frame.rank, job.parts, _first_attempt(job.path))
         ranks[frame.rank].take(frame)
@@ -54,12 +56,8 @@ def ingest(job: ReadTask) -> list[RankRows]:
 
 def _frames(stream: ByteStream, reader: capture.FrameReader) -> Iterator[capture.Frame]:
     for block in stream.blocks():
-        yield from filter(_is_rank, reader.feed(block))
-    yield from filter(_is_rank, reader.finish())
-
-
-def _is_rank(frame: capture.Frame) -> bool:
-    return frame.rank < _RANKS
+        yield from reader.feed(block)
+    yield from reader.finish()
 
 
 def _first_attempt(path: Path) -> int:

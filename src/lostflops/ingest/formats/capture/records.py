@@ -15,7 +15,7 @@ Small = Annotated[int, Meta(ge=0, le=(1 << 31) - 1)]
 
 class SessionRecord(msgspec.Struct):
     wall: Time
-    world_size: Annotated[int, Meta(ge=1, le=(1 << 31) - 1)] | None = None
+    world_size: Annotated[int, Meta(ge=1)] | None = None
     local_rank: Small | None = None
     restart: Small | None = None
     host: str | None = None
@@ -26,6 +26,21 @@ class SessionRecord(msgspec.Struct):
     python: str | None = None
     lostflops: str | None = None
     script: str | None = None
+
+
+def is_deep(value: object, most: int = 64) -> bool:
+    """Return whether lists and objects are nested in each other deeper than `most`: whoever reads them would fail.
+
+    >>> is_deep({"a": [1]}, 2), is_deep({"a": [[1]]}, 2)
+    (False, True)
+    """
+    level = [value]
+    for _ in range(most + 1):
+        nested = [one for one in level if isinstance(one, (dict, list))]
+        level = [inner for one in nested for inner in (one.values() if isinstance(one, dict) else one)]
+        if not nested:
+            return False
+    return True
 
 
 class StepRecord(msgspec.Struct):
@@ -122,6 +137,10 @@ class Parameters(msgspec.Struct):
 class Fact(msgspec.Struct):
     key: str
     value: Any
+
+    def __post_init__(self) -> None:
+        if is_deep(self.value):
+            raise ValueError("nested deeper than any fact")
 
 
 class ClockRecord(msgspec.Struct):

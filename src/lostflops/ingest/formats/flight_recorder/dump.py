@@ -104,7 +104,7 @@ def rank_claim(path: Path, document: Mapping[str, Any]) -> tuple[int | None, str
     ((3, 'file name'), (12, 'file name'))
     """
     recorded = document.get("rank")
-    if type(recorded) is int and 0 <= recorded < 1 << 31:
+    if type(recorded) is int and recorded >= 0:
         return recorded, "recorded"
     stem = _SUFFIXES.sub("", path.name)
     for pattern in _RANK_IN_NAME:

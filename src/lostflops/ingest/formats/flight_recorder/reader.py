@@ -7,6 +7,7 @@ from typing import Final
 from lostflops.core.errors import BrokenSource
 from lostflops.ingest.common.byte_stream import ByteStream
 from lostflops.ingest.common.reader import RankClaim, RankRows, ReadTask
+from lostflops.ingest.common.refusals import refuse_large_job
 from lostflops.ingest.formats.flight_recorder import dump as flight_dump
 from lostflops.store.parquet import ColumnData, ConstantColumn
 from lostflops.store.tables import FLIGHT, GROUPS, STATS, TableSchema
@@ -39,6 +40,7 @@ def ingest(job: ReadTask) -> list[RankRows]:
     recorded, source = flight_dump.rank_claim(job.path, flight_dump.load(data, job.path))
     rank, rank_source = (recorded, source) if recorded is not None else job.claim[:2]
     assert rank is not None
+    refuse_large_job(job.path, rank, None)
     dump = flight_dump.parse_dump(data, job.path, rank)
     stats = list(dump.stats)
     if rank_source == "assigned":

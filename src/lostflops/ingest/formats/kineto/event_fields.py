@@ -123,10 +123,10 @@ def source_line(stack: Raw | bytes) -> str:
     if not stack:
         return ""
     try:
-        text = msgspec.json.decode(stack)
+        text = msgspec.json.decode(stack, type=str)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return ""
-    if not isinstance(text, str) or not text:
+    if not text:
         return ""
     frames = text.split(";")
     return next((frame for frame in frames if not _LIBRARY_FRAME.search(frame)), frames[0]).strip()

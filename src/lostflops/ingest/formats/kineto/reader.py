@@ -16,6 +16,7 @@ from lostflops.ingest.common import reduced_trace
 from lostflops.ingest.common.byte_stream import GZIP_MAGIC, ByteStream
 from lostflops.ingest.common.rank_names import host_in_name, rank_in_name
 from lostflops.ingest.common.reader import Clean, RankClaim, RankRows, ReadTask
+from lostflops.ingest.common.refusals import refuse_large_job
 from lostflops.ingest.common.vocabulary import Vocabulary
 from lostflops.ingest.formats.kineto.inferred_steps import infer_steps
 from lostflops.ingest.formats.kineto.json_array import JsonArray
@@ -95,9 +96,11 @@ def ingest(job: ReadTask) -> list[RankRows]:
         assert rank is not None
         if rank_source == "assigned":
             recording.losses["rank_assigned"] = 1
+        info = _distributed_info(recording.document)
+        world_size = _positive(info.get("world_size"))
+        refuse_large_job(job.path, rank, world_size)
         part = RankPart(job.parts, rank)
         part.write(recording)
-        info = _distributed_info(recording.document)
         device_index = _main_device(recording, part.device_rows_by_lane)
         told = RankRows(
             rank=rank,
@@ -105,7 +108,7 @@ def ingest(job: ReadTask) -> list[RankRows]:
             host=_text(recording.document.get("host_name")) or host_in_name(job.path.name),
             device=_device_name(recording.document, device_index),
             device_index=device_index,
-            world_size=_positive(info.get("world_size")),
+            world_size=world_size,
             backend=_text(info.get("backend")),
             base_time=recording.base_time,
             digest=digest,
@@ -186,7 +189,7 @@ def _distributed_info(document: dict[str, Any]) -> dict[str, Any]:
 
 def _recorded_rank(document: dict[str, Any]) -> int | None:
     rank = _distributed_info(document).get("rank")
-    return rank if type(rank) is int and 0 <= rank < 1 << 31 else None
+    return rank if type(rank) is int and rank >= 0 else None
 
 
 def _main_device(recording: Recording, rows_by_lane: Counter[int]) -> int | None:
@@ -208,7 +211,7 @@ def _device_name(document: dict[str, Any], index: int | None) -> str | None:
 
 
 def _positive(value: object) -> int | None:
-    return value if type(value) is int and 0 < value < 1 << 31 else None
+    return value if type(value) is int and value > 0 else None
 
 
 def _text(value: object) -> str | None:

@@ -18,6 +18,7 @@ import duckdb
 import numpy as np
 
 from lostflops.core.errors import BrokenSource
+from lostflops.core.limits import LARGEST_WORLD
 from lostflops.ingest.common.byte_stream import ByteStream
 from lostflops.ingest.common.columns import NULL
 from lostflops.ingest.common.reader import RankClaim, RankRows, ReadTask
@@ -47,7 +48,8 @@ _OPS: Final = """
     )
     select rank, dp_rank, stage, step, optype, microbatch, chunk,
            try_cast(round(seconds * 1e9) as bigint) as start, try_cast(round(lasting * 1e9) as bigint) as dur,
-           coalesce(rank >= 0 and dp_rank >= 0 and stage >= 0 and step >= 0 and optype <> ''
+           coalesce(rank between 0 and {last} and dp_rank between 0 and {last} and stage between 0 and {last}
+                    and step >= 0 and optype <> ''
                     and abs(seconds) < {longest} and lasting between 0 and {longest}, false) as is_read
     from typed"""
 
@@ -70,7 +72,7 @@ def recognises(head: bytes, path: Path) -> bool:
 def rank_claim(path: Path) -> RankClaim:
     try:
         with _connection() as connection:
-            query = f"select min(rank) from {scan([path])} where rank >= 0"
+            query = f"select min(rank) from {scan([path])} where rank between 0 and {LARGEST_WORLD - 1}"
             rank = connection.execute(query).fetchall()[0][0]
     except _DAMAGE:  # reading the file will say what is wrong with it
         return RankClaim(None, "assigned")
@@ -86,7 +88,7 @@ def ingest(job: ReadTask) -> list[RankRows]:
 
 def _write(job: ReadTask, connection: duckdb.DuckDBPyConnection, digest: str) -> Iterator[RankRows]:
     with _damage_told(job.path):
-        connection.execute(_OPS.format(file=scan([job.path]), longest=_LONGEST))
+        connection.execute(_OPS.format(file=scan([job.path]), longest=_LONGEST, last=LARGEST_WORLD - 1))
         layout, sizes = _layout(job.path, connection)
         distinct = connection.execute("select distinct optype from ops where is_read order by optype").fetchall()
         types = OpTypes([name for (name,) in distinct])

@@ -141,12 +141,13 @@ def _later(graph: TaskGraph, ranks: int) -> float:
     n)."""
     tasks, steps = graph.tasks, graph.steps
     busy = np.flatnonzero(np.isin(tasks.kind, (TaskKind.KERNEL, TaskKind.HOST, TaskKind.DATA)) & (tasks.step >= 0))
-    if len(graph.ranks) < 2 or np.unique(steps.number).size < 2:
+    timed, numbers = np.unique(steps.rank), np.unique(steps.number)
+    if len(graph.ranks) < 2 or numbers.size < 2:
         return 0.0
-    table = np.zeros((max(graph.ranks) + 1, int(steps.number.max()) + 1))
-    known = busy[tasks.step[busy] <= steps.number.max()]
-    np.add.at(table, (graph.rank[known], tasks.step[known]), tasks.duration[known])
-    own = table[np.ix_(np.unique(steps.rank), np.unique(steps.number))]
+    known = busy[np.isin(graph.rank[busy], timed) & np.isin(tasks.step[busy], numbers)]
+    places = np.searchsorted(timed, graph.rank[known]), np.searchsorted(numbers, tasks.step[known])
+    own = np.zeros((timed.size, numbers.size))
+    np.add.at(own, places, tasks.duration[known])
     apart = own - own.mean(1, keepdims=True) - own.mean(0) + own.mean()
     sigma = math.sqrt(float((apart**2).sum()) / ((own.shape[0] - 1) * (own.shape[1] - 1)))
 

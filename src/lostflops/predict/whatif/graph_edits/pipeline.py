@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from typing import Final
@@ -76,9 +77,11 @@ def pipeline(graph: TaskGraph) -> Pipeline:
         replica[np.isin(rank, own)] = number
     axes = (replica, turn, stage, chunk, backward)
     sizes = tuple(int(axis.max()) + 1 for axis in axes)
-    key = np.ravel_multi_index(axes, sizes)
-    counts = np.bincount(key, minlength=int(np.prod(sizes)))
-    if sizes[4] < 2 or counts.min() != counts.max():
+    # Stages and chunks are numbered as recorded: a false number must not take more memory than the passes themselves.
+    has_gaps = math.prod(sizes) > rows.size
+    key = np.ravel_multi_index(axes, sizes) if not has_gaps else np.zeros(0, np.int64)
+    counts = np.bincount(key)
+    if has_gaps or sizes[4] < 2 or counts.size < math.prod(sizes) or counts.min() != counts.max():
         raise NotApplicable(
             "steps or stages have different numbers of passes, so there is no single schedule to change"
         )

@@ -22,10 +22,11 @@ def select_final_gradients(memory: RankMemory) -> Flags:
     the backward pass that made them. Others were only at the same address."""
     blocks = memory.blocks
     inside = (blocks.born > BEFORE) & (blocks.phase == BACKWARD) & (blocks.step >= 0)
-    ends = np.full(int(blocks.step.max(initial=0)) + 2, BEFORE)
-    np.maximum.at(ends, blocks.step[inside], blocks.born[inside])
+    steps, place = np.unique(blocks.step, return_inverse=True)
+    ends = np.full(steps.size, BEFORE)
+    np.maximum.at(ends, place[inside], blocks.born[inside])
     found: Flags = select_owned_blocks(memory, Owner.GRADIENTS) & (
-        (blocks.born == BEFORE) | (blocks.died > ends[blocks.step])
+        (blocks.born == BEFORE) | (blocks.died > ends[place])
     )
     return found
 
