@@ -31,7 +31,9 @@ def rank(number: int, *ops: tuple[str, str, int], steps: int = 1) -> SimpleNames
 
 def case_of(ranks: list[SimpleNamespace]) -> Any:
     numbers = tuple(one.rank for one in ranks)
-    return SimpleNamespace(answers={read_computed_ranks: ranks}, mesh=SimpleNamespace(cohort=lambda _: numbers))
+    return SimpleNamespace(
+        answers={read_computed_ranks: ranks}, mesh=SimpleNamespace(cohort=lambda _rank, _among: numbers)
+    )
 
 
 def test_a_rank_with_longer_sequences_reads_more_in_the_ops_that_take_the_time() -> None:

@@ -36,8 +36,8 @@ def stage_order(source: Codes, target: Codes, votes: Codes, stages: int) -> tupl
 
     `source` and `target` are places along the pipeline between which first transfers went.
 
-    >>> stage_order(np.array([2, 0]), np.array([0, 1]), np.array([5, 5]), 3)[0].tolist()
-    [1, 2, 0]
+    >>> stage_order(np.array([1, 0]), np.array([0, 2]), np.array([5, 5]), 3)[0].tolist()
+    [1, 0, 2]
     """
     ahead: Counter[tuple[int, int]] = Counter()
     for place, following, count in zip(source.tolist(), target.tolist(), votes.tolist(), strict=True):
