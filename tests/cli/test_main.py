@@ -16,7 +16,7 @@ CLAIMS = {"--peak-tflops", "--model-flops", "--tokens-per-step", "--samples-per-
 MARKDOWN = {"--markdown", "--md"}
 FLAGS = {
     "": {"--version", "--install-completion", "--show-completion"},
-    "demo": {"--out", "--ranks", "--browser", "--json"},
+    "demo": {"--out", "-o", "--ranks", "--browser", "--json"},
     "calibrate": {"LAUNCHER", "--out", "-o", "--seconds", "--only", "--show", "--nccl-tests", "--plot", "--json"}
     | {"--learn", "--against"},
     "collectives": {"--ranks", "--ranks-per-host", "--calibration", "--topology", "--op", "--size", "--plot", "--json"},

@@ -16,6 +16,7 @@ import type { Result } from "./types";
 import "./shell.css";
 
 const NEAR = "800px";
+const LONGEST_WAIT_MS = 500;
 const SETTLED_MS = 1000;
 
 export class Shell {
@@ -178,10 +179,12 @@ export class Shell {
     const article = this.articles[next];
     if (!article) return;
     const later = window.requestIdleCallback ?? ((work: () => void) => setTimeout(work, 50));
-    later(() => {
+    const draw = (): void => {
       article.draw();
       this.drawRest(next + 1);
-    });
+    };
+    // A browser may find no idle moment for very long.
+    later(draw, { timeout: LONGEST_WAIT_MS });
   }
 
   /** A link to a result changes the view; the rest of the selection stays. */

@@ -90,9 +90,9 @@ def figures(pair: RunPair) -> Pairs:
             Item("mean_confidence", MEAN, "share", shown=False),
             Item("runs", (len(pair.before), len(pair.after)), "count", "runs of A, of B"),
             Item("steps", _steps(pair), "count", "steps of A, of B"),
-            Item("between_runs", _finite(noise.runs), "share", "spread of runs"),
+            Item("between_runs", _finite(noise.runs), "share", "uncertainty of a run"),
             Item("between_runs_is_measured", noise.is_measured, shown=False),
-            Item("between_steps", _finite(noise.steps), "share", "of that from its steps"),
+            Item("between_steps", _finite(noise.steps), "share", "part of it from its steps"),
         ),
     )
 
