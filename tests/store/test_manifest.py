@@ -1,14 +1,18 @@
 """The manifest: what it refuses, and with which error."""
 
 import json
+import os
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lostflops.core.errors import BrokenRun, LostflopsError, NotARun, RunError, RunTooNew
+from lostflops.core.limits import LARGEST_MANIFEST
 from lostflops.store import manifest
-from lostflops.store.manifest import DataFile, Manifest, Source, current_columns, load, save
+from lostflops.store.manifest import FILE_NAME, DataFile, Manifest, Source, current_columns, is_run, load, save
 from lostflops.store.tables import SCHEMA_VERSION, TABLES
 
 FULL = Manifest(
@@ -105,3 +109,27 @@ def test_any_damage_is_an_error_of_ours_or_still_a_manifest(tmp_path_factory, da
     except LostflopsError:
         return
     assert isinstance(found, Manifest)
+
+
+def make_pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def make_endless(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def make_large(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(LARGEST_MANIFEST + 1)
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [(make_pipe, "not a regular file"), (make_endless, "is a link"), (make_large, "too large for a list of files")],
+)
+def test_what_is_no_plain_file_is_refused_unread(tmp_path: Path, make: Callable[[Path], None], said: str) -> None:
+    make(tmp_path / FILE_NAME)
+    with pytest.raises(BrokenRun, match=said):
+        load(tmp_path)
+    assert not is_run(tmp_path)

@@ -11,6 +11,9 @@ The largest known trainings have about 100,000 devices. One number for each rank
 and a few milliseconds, so a table with a place for each rank is always affordable.
 """
 
+LARGEST_MANIFEST: Final = 256 << 20
+"""Bytes of `run.json`. It lists the sources and files of a run: for 100,000 ranks about 50 MB."""
+
 
 def is_rank(number: int) -> bool:
     """Return whether a rank of any accepted job can have this number.

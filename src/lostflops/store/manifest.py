@@ -10,13 +10,17 @@ that makes them again.
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from pathlib import Path
 
 import msgspec
 
 from lostflops.collect.capture import FOLDER
 from lostflops.core.errors import BrokenRun, NotARun, RunError, RunTooNew
+from lostflops.core.limits import LARGEST_MANIFEST
+from lostflops.core.units import format_bytes
 from lostflops.store.places import Address, unsafe
 from lostflops.store.tables import SCHEMA_VERSION, TABLES
 
@@ -86,7 +90,7 @@ def load(folder: Path) -> Manifest:
     """Read and check the manifest of a run."""
     path = folder / FILE_NAME
     try:
-        data = path.read_bytes()
+        data = _read_file(path)
     except (FileNotFoundError, NotADirectoryError):
         traces = folder / FOLDER if (folder / FOLDER).is_dir() else "TRACES"
         raise NotARun(
@@ -95,6 +99,24 @@ def load(folder: Path) -> Manifest:
     except OSError as error:
         raise RunError(f"{path} cannot be read: {error.strerror}.") from None
     return decode_manifest(data, folder, path)
+
+
+def _read_file(path: Path) -> bytes:
+    """Read a file of a run that somebody may have passed on: a pipe never ends, and a link leads out of the run."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise BrokenRun(f"{path} is a link. Do not use this run, or open the folder that it leads to.") from None
+        raise
+    with os.fdopen(handle, "rb") as file:
+        found = os.fstat(handle)
+        if not stat.S_ISREG(found.st_mode):
+            raise BrokenRun(f"{path} is not a regular file. Do not use this run.")
+        if found.st_size > LARGEST_MANIFEST:
+            size = format_bytes(found.st_size)
+            raise BrokenRun(f"{path} is too large for a list of files: {size}. Do not use this run.")
+        return file.read(LARGEST_MANIFEST)
 
 
 def decode_manifest(data: bytes, run: Path | Address, file: Path | Address) -> Manifest:
@@ -131,8 +153,8 @@ def encode_manifest(manifest: Manifest) -> bytes:
 def is_run(folder: Path) -> bool:
     """Return whether the folder has a run, readable or not; other programs call files `run.json` too."""
     try:
-        document = msgspec.json.decode((folder / FILE_NAME).read_bytes())
-    except (OSError, *_DAMAGE):
+        document = msgspec.json.decode(_read_file(folder / FILE_NAME))
+    except (OSError, BrokenRun, *_DAMAGE):
         return False
     return isinstance(document, dict) and {"schema", "sources", "files"} <= document.keys()
 
