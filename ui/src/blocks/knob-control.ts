@@ -35,9 +35,15 @@ export function placeNow(knob: Knob): number {
   return knob.now ?? 0;
 }
 
+/** A value as people read it: the value `4` of late ranks is rank 4. */
+export function valueInWords(knob: Knob, value: string): string {
+  return knob.change === "straggler" && /^\d+$/.test(value) ? `rank ${value}` : value;
+}
+
 /** A value in words for screen readers, which see neither marks nor crossed out text. */
 function spoken(knob: Knob, place: number): string {
-  const { value, why_not } = knob.settings[place]!;
+  const { value: own, why_not } = knob.settings[place]!;
+  const value = valueInWords(knob, own);
   const text = place === placeNow(knob) && value !== AS_RECORDED ? `${value} (now)` : value;
   return why_not ? `${text}: no prediction` : text;
 }
@@ -51,7 +57,8 @@ function toggle({ knob, label, turn }: Parts): Control {
   const now = placeNow(knob);
   const other = 1 - now;
   const { value } = knob.settings[now]!;
-  const text = value === AS_RECORDED ? knob.settings[other]!.value : `${value} → ${knob.settings[other]!.value}`;
+  const then = valueInWords(knob, knob.settings[other]!.value);
+  const text = value === AS_RECORDED ? then : `${value} → ${then}`;
   const own = `knob-${++made}`;
   const click = (): void => turn(element.getAttribute("aria-pressed") === "true" ? now : other);
   const words = h("span", { class: kindOf(knob, other), id: own }, text);
@@ -68,7 +75,7 @@ function buttons({ knob, label, turn }: Parts): Control {
   const choices = knob.settings.map(({ value }, place) => {
     const kind = kindOf(knob, place);
     const title = kind === "now" ? { title: AS_RECORDED } : {};
-    return h("label", { class: kind, ...title }, inputs[place]!, value === AS_RECORDED ? "now" : value);
+    return h("label", { class: kind, ...title }, inputs[place]!, value === AS_RECORDED ? "now" : valueInWords(knob, value));
   });
   const element = h("div", { class: "choices", role: "radiogroup", "aria-labelledby": label }, ...choices);
   return { element, show: (place) => inputs.forEach((input, at) => (input.checked = at === place)) };

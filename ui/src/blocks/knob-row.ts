@@ -3,7 +3,7 @@
 import { h } from "../dom";
 import type { Knob, Knobs, Setting } from "../types";
 import { formatInterval, formatShare } from "../units";
-import { control, placeNow } from "./knob-control";
+import { control, placeNow, valueInWords } from "./knob-control";
 
 /** Less than this share of the step is no saving. */
 export const LEAST_SAVED = 0.001;
@@ -59,7 +59,7 @@ export function bestOf(block: Knobs, knob: Knob): Setting | null {
 function atBest(block: Knobs, knob: Knob): (Node | string)[] {
   const best = bestOf(block, knob);
   if (!best) return [h("span", { class: "muted" }, "nothing")];
-  const which = knob.settings.length > 2 ? ` with ${best.value}` : "";
+  const which = knob.settings.length > 2 ? ` with ${valueInWords(knob, best.value)}` : "";
   return saved(block, knob, best, which);
 }
 

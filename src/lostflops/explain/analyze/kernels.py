@@ -89,7 +89,7 @@ def _by_class(sums: KernelSums, total: KernelSum) -> Table:
         Field("ns", "ns", "time"),
         Field("share", "share"),
         Field("gap_ns", "ns", "launch gaps"),
-        Field("occupancy", "share"),
+        Field("occupancy", "share", "occupancy, where recorded"),
     )
     return Table("classes", "By class", fields, rows)
 

@@ -116,7 +116,7 @@ _LABELS: Final[Mapping[str, str]] = {
     "ddp": "DDP's buckets, MiB",
     "encode": "stored activations",
     "first_bucket_mb": "first bucket, MiB",
-    "imbalance": "differences between ranks",
+    "imbalance": "all differences between ranks",
     "launch": "launch overhead",
     "no_sync": "reduce only in the last microbatch",
     "overlap": "overlap",
@@ -128,7 +128,7 @@ _LABELS: Final[Mapping[str, str]] = {
     "stages": "compute of pipeline stages",
     "straggler": "late ranks",
     "sync": "host waits for the device",
-    "work": "distribution of work over ranks",
+    "work": "amount of work per rank",
     "zero": "sharding: ZeRO stage",
 }
 _SWITCHED: Final[Mapping[str, tuple[str, ...]]] = {
