@@ -47,6 +47,7 @@ ELSEWHERE = {
     "doctor": "test_doctor_is_the_same",
     "estimate": "test_estimate_is_the_same",
     "open": "test_a_page_is_written",
+    "verify": "test_verify_is_the_same",
 }
 NO_ANSWERS = {
     "run": "lostflops.record",
@@ -155,6 +156,10 @@ def test_doctor_is_the_same() -> None:
     mine = plain(lf.doctor())
     theirs = json.loads(asked("doctor", "--json"))
     assert [check["check"] for check in mine["checks"]] == [check["check"] for check in theirs["checks"]]
+
+
+def test_verify_is_the_same(path: Path) -> None:
+    assert plain(lf.verify(path)) == json.loads(asked("verify", str(path), "--json"))
 
 
 def test_estimate_is_the_same(tmp_path: Path) -> None:

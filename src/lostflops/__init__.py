@@ -17,7 +17,19 @@ from lostflops.core import notebook
 
 if TYPE_CHECKING:
     from lostflops._version import __version__
-    from lostflops.api import TrainingRun, diff, diff_page, doctor, estimate, gate, hang, ingest, open, score  # noqa: A004
+    from lostflops.api import (
+        TrainingRun,
+        diff,
+        diff_page,
+        doctor,
+        estimate,
+        gate,
+        hang,
+        ingest,
+        open,  # noqa: A004
+        score,
+        verify,
+    )
     from lostflops.collect.api import record, step
     from lostflops.collect.trace_handler import trace_handler
     from lostflops.core.errors import LostflopsError
@@ -43,6 +55,7 @@ __all__ = [
     "score",
     "step",
     "trace_handler",
+    "verify",
 ]
 
 _HOMES = {
@@ -64,6 +77,7 @@ _HOMES = {
     "score": "lostflops.api",
     "step": "lostflops.collect.api",
     "trace_handler": "lostflops.collect.trace_handler",
+    "verify": "lostflops.api",
 }
 
 

@@ -553,6 +553,16 @@ def is_run(place: Place) -> bool:
     return is_run_at(address) if address is not None else (Path(place) / FILE_NAME).is_file()
 
 
+def verify(run: Place, *, progress: Progress | None = None) -> Result:
+    """Return whether every file of a run, in a folder or an object store, has the bytes that were written.
+
+    `is_intact` says so; `damaged` lists files that do not. `progress(done, total)` counts files.
+    """
+    from lostflops.store.verify import verify as compare_with_checksums
+
+    return compare_with_checksums(run, progress)
+
+
 def doctor(run: Place | None = None, *, python: str | None = None) -> Result:
     """Return what can be measured on this machine, and what the collector of a run could not measure."""
     import os

@@ -29,6 +29,7 @@ FLAGS = {
     "help": {"TOPIC", "--json"},
     "hang": {"DUMPS", "--limit", "--json"},
     "info": {"RUN", "--json"},
+    "verify": {"RUN", "--json"},
     "kernels": {"RUN", "--window", "--rank", "--step", "--limit", "--full-names", "--json"},
     "lateness": {"RUN", "--window", "--step", "--mesh", "--json"},
     "overlap": {"RUN", "--window", "--rank", "--step", "--json"},

@@ -16,7 +16,7 @@ from s3fs.errors import translate_boto_error
 
 from lostflops.core.errors import BrokenRun, NotARun, RunBusy, RunError, UsageError
 from lostflops.store import mirror, objects
-from lostflops.store.manifest import Manifest
+from lostflops.store.manifest import Manifest, encode_manifest
 from lostflops.store.objects import Objects
 from lostflops.store.remote_commit import writer_of
 from lostflops.store.run import Run
@@ -355,9 +355,9 @@ def test_paths_of_a_manifest_stay_in_the_copy(
     remote, object_store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
     remote.put([0])
-    document = msgspec.json.decode(object_store.read("run/commits/000001.json"))
-    document["files"]["lanes"][0]["path"] = path
-    object_store.put("run/commits/000002.json", msgspec.json.encode(document))
+    forged = msgspec.json.decode(object_store.read("run/commits/000001.json"), type=Manifest)
+    forged.files["lanes"][0].path = path
+    object_store.put("run/commits/000002.json", encode_manifest(forged))
     monkeypatch.setattr(Objects, "fetch", lambda *_: pytest.fail("fetched"))
     with pytest.raises(BrokenRun, match=r"cannot belong to a run|outside the run"):
         Run.open(remote.folder)

@@ -77,7 +77,7 @@ def older(folder, **columns):
                 f"copy (select {', '.join(kept)} from read_parquet('{path}')) to '{thinner}' (format parquet)"
             )
             thinner.replace(path)
-            file.bytes = path.stat().st_size
+            file.bytes, file.crc32 = path.stat().st_size, -1
     save(folder, manifest)
 
 

@@ -45,6 +45,7 @@ from lostflops.cli.verbs import (
     snap,
     sql,
     steps,
+    verify,
     watch,
     whatif,
 )
@@ -57,6 +58,7 @@ COMMANDS: tuple[tuple[ModuleType, Callable[..., Any]], ...] = (
     (snap, snap.snap),
     (ingest, ingest.ingest),
     (info, info.info),
+    (verify, verify.verify),
     (report, report.report),
     (open, open.open),
     (serve, serve.serve),

@@ -343,7 +343,7 @@ def _files(
         for written in outcome.files:
             part = written.part
             path = f"{DATA}/{run.staging.name}/{part.table}/{part.name}"
-            file = DataFile(path=path, format=written.format, ranks=part.ranks, bytes=part.bytes)
+            file = DataFile(path=path, format=written.format, ranks=part.ranks, bytes=part.bytes, crc32=part.crc32)
             files.setdefault(part.table, []).append(file)
             batches[-1].files.setdefault(part.table, []).append(file)
     return files, batches

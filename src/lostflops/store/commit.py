@@ -16,6 +16,7 @@ from lostflops._version import __version__
 from lostflops.collect.capture import FOLDER
 from lostflops.core.errors import RunBusy, RunError
 from lostflops.store import manifest as manifests
+from lostflops.store.checksums import check_files, checksum_of_file
 from lostflops.store.manifest import DataFile, Manifest, Source
 from lostflops.store.parquet import ParquetWriter
 from lostflops.store.places import Place
@@ -105,6 +106,7 @@ class RunWriter:
     def _start(self) -> None:
         if (self.folder / manifests.FILE_NAME).exists():
             self.manifest = manifests.load(self.folder)
+            check_files(self.folder, self.manifest)
         if self._sign != _ACCOUNT:  # other readers may still use files that a reader's commit replaced
             self._remove_unnamed()
         self.staging = self.folder / DATA / f"{self.manifest.generation + 1:06d}"
@@ -177,9 +179,11 @@ class RunWriter:
         return [self.at(file) for file in files]
 
     def _measure(self, files: dict[str, list[DataFile]]) -> None:
-        """Fill in the size of files that were written here; workers report the size of theirs."""
-        for file in (file for kept in files.values() for file in kept if file.bytes < 0):
-            file.bytes = (self.folder / file.path).stat().st_size
+        """Fill in size and checksum of files that were written here; workers report those of theirs."""
+        for file in (file for kept in files.values() for file in kept if file.crc32 < 0):
+            path = self.folder / file.path
+            if file.bytes < 0 or path.exists():  # a file of an older version may have no checksum yet
+                file.bytes, file.crc32 = path.stat().st_size, checksum_of_file(path)
 
     def _publish(self, manifest: Manifest) -> None:
         for made in (self.staging, *self.staging.iterdir(), self.staging.parent):

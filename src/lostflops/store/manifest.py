@@ -22,6 +22,7 @@ from lostflops.core.errors import BrokenRun, NotARun, RunError, RunTooNew
 from lostflops.core.limits import LARGEST_MANIFEST
 from lostflops.core.units import format_bytes
 from lostflops.store.places import Address, unsafe
+from lostflops.store.seals import UNSEALED, is_seal_broken, seal
 from lostflops.store.tables import SCHEMA_VERSION, TABLES
 
 FILE_NAME = "run.json"
@@ -63,6 +64,8 @@ class DataFile(msgspec.Struct, kw_only=True):
     ranks: list[int]
     bytes: int = -1
     """Size; -1 until it is measured."""
+    crc32: int = -1
+    """Checksum of its bytes; -1 until it is measured, and in runs of older versions."""
 
 
 class Manifest(msgspec.Struct, kw_only=True):
@@ -73,6 +76,8 @@ class Manifest(msgspec.Struct, kw_only=True):
     """Columns that every file of a table has, by table."""
     sources: list[Source] = msgspec.field(default_factory=list)
     files: dict[str, list[DataFile]] = msgspec.field(default_factory=dict)
+    seal: str = UNSEALED
+    """Checksum of the manifest itself; the last value."""
 
 
 class _Version(msgspec.Struct):
@@ -137,6 +142,12 @@ def decode_manifest(data: bytes, run: Path | Address, file: Path | Address) -> M
         found = msgspec.convert(document, Manifest)
     except _DAMAGE as error:
         raise BrokenRun(f"{file} is damaged ({error}). Ingest the traces again into a new folder.") from None
+    is_sealed = found.seal != UNSEALED or all(one.crc32 < 0 for files in found.files.values() for one in files)
+    if is_seal_broken(data) or not is_sealed:
+        raise BrokenRun(
+            f"{file} was changed after it was written: its checksum differs. Ingest the traces again into a new folder."
+        )
+    found.seal = UNSEALED
     # A run that somebody passed on could else show, or lose, files of whoever opens it.
     for named in (one.path for files in found.files.values() for one in files):
         if why := unsafe(named):
@@ -145,9 +156,10 @@ def decode_manifest(data: bytes, run: Path | Address, file: Path | Address) -> M
 
 
 def encode_manifest(manifest: Manifest) -> bytes:
-    text = msgspec.json.format(msgspec.json.encode(manifest), indent=1)
-    assert msgspec.json.decode(text, type=Manifest) == manifest, "a manifest that cannot be read would cost the run"
-    return text
+    unsealed = msgspec.structs.replace(manifest, seal=UNSEALED)
+    text = msgspec.json.format(msgspec.json.encode(unsealed), indent=1)
+    assert msgspec.json.decode(text, type=Manifest) == unsealed, "a manifest that cannot be read would cost the run"
+    return seal(text)
 
 
 def is_run(folder: Path) -> bool:

@@ -6,7 +6,7 @@ In the store a run is
     data/000002-<writer>/<table>/...  what was written for it
 
 and here the same files with the manifest as `run.json`: a run like any other. Files never change under their name, so a
-file that is here in its right size is not fetched again.
+file that is here with its checksum is not fetched again.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from typing import Final
 
 from lostflops.core.errors import BrokenRun, NotARun, RunError
 from lostflops.store import manifest as manifests
+from lostflops.store.checksums import find_damage
 from lostflops.store.manifest import DataFile, Manifest
 from lostflops.store.objects import Listed, Objects, in_parallel, objects_of
 from lostflops.store.places import Address, unsafe
@@ -102,10 +103,9 @@ def fetch(run: Address, folder: Path, file: DataFile, objects: Objects) -> Path:
     path = folder / file.path
     if not _is_here(path, file):
         objects.fetch(run / file.path, path)
-        if not _is_here(path, file):
-            size = path.stat().st_size
+        if damage := find_damage(path, file):
             path.unlink()
-            raise BrokenRun(f"{run / file.path} has {size:,} bytes instead of {file.bytes:,}. Ingest the traces again.")
+            raise BrokenRun(f"{run / file.path} {damage}. Ingest the traces again.")
     return path
 
 
@@ -146,7 +146,7 @@ def _files(manifest: Manifest) -> Iterator[DataFile]:
 
 
 def _is_here(path: Path, file: DataFile) -> bool:
-    return path.is_file() and path.stat().st_size == file.bytes
+    return not find_damage(path, file)
 
 
 @contextmanager

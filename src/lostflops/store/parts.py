@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 import msgspec
 import numpy as np
 
+from lostflops.store.checksums import checksum_of_file
 from lostflops.store.parquet import ColumnData, ConstantColumn, ParquetWriter, TextColumn
 from lostflops.store.tables import TableSchema
 
@@ -25,6 +26,7 @@ class PartFile(msgspec.Struct, frozen=True):
     """Name in the folder of the table."""
     ranks: list[int]
     bytes: int
+    crc32: int
 
 
 class _TableBatch(NamedTuple):
@@ -116,7 +118,7 @@ class PartWriter:
             for file in files:
                 file.unlink()
             files = [merged]
-        self._files += [PartFile(table.name, file.name, ranks, file.stat().st_size) for file in files]
+        self._files += [measure_part(table.name, file, ranks) for file in files]
 
     def _write(self, key: tuple[str, ...]) -> None:
         batches = self._pending.pop(key)
@@ -127,7 +129,12 @@ class PartWriter:
         path = self._folder / table.name / name
         self._writer.write(table, columns, path)
         ranks = sorted({batch.rank for batch in batches})
-        self._files.append(PartFile(table.name, name, ranks, path.stat().st_size))
+        self._files.append(measure_part(table.name, path, ranks))
+
+
+def measure_part(table: str, file: Path, ranks: list[int]) -> PartFile:
+    """Return a file that was written, with its size and checksum."""
+    return PartFile(table, file.name, ranks, file.stat().st_size, checksum_of_file(file))
 
 
 def _concat_columns(columns: list[ColumnData], batches: list[_TableBatch]) -> ColumnData:

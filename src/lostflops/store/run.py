@@ -18,6 +18,7 @@ from lostflops.core.results import Pair, Pairs, Result
 from lostflops.core.units import pluralise
 from lostflops.core.utf8 import utf8
 from lostflops.store import manifest as manifests
+from lostflops.store.checksums import check_files
 from lostflops.store.mirror import mirror_run
 from lostflops.store.narrow import narrow
 from lostflops.store.parquet import literal_glob, scan
@@ -62,7 +63,7 @@ class Run:
         address = remote(path)
         folder = mirror_run(address) if address is not None else utf8(Path(path).resolve())
         manifest = manifests.load(folder)
-        _check_files(folder, manifest)
+        check_files(folder, manifest)
         connection = duckdb.connect(config=dict(limits or {}))
         try:
             for declared in TABLES:
@@ -233,19 +234,6 @@ def _list_allowed_paths(folder: Path, manifest: manifests.Manifest) -> list[str]
     """Return paths as they are, and as views name them."""
     paths = {str(folder / file.path) for files in manifest.files.values() for file in files}
     return sorted(paths | {literal_glob(path) for path in paths})
-
-
-def _check_files(folder: Path, manifest: manifests.Manifest) -> None:
-    named = [file for files in manifest.files.values() for file in files]
-    for place in {(folder / file.path).parent for file in named}:
-        if place.resolve() != place:
-            raise BrokenRun(f"{place} is a link that leads out of the run. Do not use this run.")
-    for file in named:
-        path = folder / file.path
-        size = path.stat().st_size if path.is_file() and not path.is_symlink() else -1
-        if size != file.bytes:
-            found = "is missing" if size < 0 else f"has {size:,} bytes instead of {file.bytes:,}"
-            raise BrokenRun(f"{path} {found}. Ingest the traces of {folder} again, into a new folder.")
 
 
 def _draw_no_progress(connection: duckdb.DuckDBPyConnection) -> None:

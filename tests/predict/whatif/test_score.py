@@ -1,6 +1,7 @@
 """Predictions are kept, found again and scored."""
 
 import os
+import re
 from pathlib import Path
 from shutil import copytree, rmtree
 
@@ -13,6 +14,7 @@ from lostflops.predict.whatif.predictions import StoredPrediction, find, load_pr
 from lostflops.predict.whatif.score import list_predictions, score, step_times
 from lostflops.predict.whatif.whatif import whatif
 from lostflops.store.run import Run
+from lostflops.store.seals import UNSEALED, seal
 from lostflops.testing import SyntheticCluster
 from made_whatif import CHANGES, disk_run, made, of
 
@@ -88,7 +90,8 @@ def test_no_prediction_is_written_out_of_a_run_of_strangers(folder: Path, tmp_pa
     prediction, holder = find(kept, [folder / "old"])
     assert not any("could not be stored" in note for note in scored(prediction, holder, folder / "new").notes)
     assert (own / "notes").read_text() == "mine"
-    file.write_text(file.read_text().replace(f'"{kept}"', '"../../../own/planted"'))
+    forged = file.read_text().replace(f'"{kept}"', '"../../../own/planted"')
+    file.write_bytes(seal(re.sub('"seal": "[0-9a-f]+"', f'"seal": "{UNSEALED}"', forged).encode()))
     with pytest.raises(BrokenRun, match="holds another prediction"):
         find(kept, [folder / "old"])
 

@@ -15,7 +15,7 @@ from lostflops.ingest.find.trace_file import UNRECOGNISED
 from lostflops.ingest.formats import READERS, pipeline_schedule
 from lostflops.store.objects import in_parallel, objects_of
 from lostflops.store.parquet import ParquetWriter
-from lostflops.store.parts import PartFile
+from lostflops.store.parts import PartFile, measure_part
 from lostflops.store.places import Address
 
 _NEEDS_OTHERS: Final = {
@@ -87,4 +87,4 @@ def _one(members: Sequence[PartFile], staging: Path, name: str) -> PartFile:
     for path in paths:
         path.unlink()
     ranks = sorted({rank for member in members for rank in member.ranks})
-    return PartFile(table, name, ranks, (staging / table / name).stat().st_size)
+    return measure_part(table, staging / table / name, ranks)

@@ -18,6 +18,7 @@ from lostflops._version import __version__
 from lostflops.core.errors import BrokenRun, UsageError
 from lostflops.predict.whatif.interval import CONFIDENCE
 from lostflops.store.commit import PREDICTIONS
+from lostflops.store.seals import UNSEALED, is_seal_broken, seal
 
 if TYPE_CHECKING:
     from lostflops.predict.whatif.answer import WhatIfAnswer
@@ -84,6 +85,8 @@ class StoredPrediction(msgspec.Struct, kw_only=True):
     confidence: float
     gain: float
     scores: list[Score] = []
+    seal: str = UNSEALED
+    """Checksum of the file; the last value."""
 
     @property
     def text(self) -> str:
@@ -155,10 +158,11 @@ def save(prediction: StoredPrediction, run: Path) -> None:
         raise OSError(errno.ELOOP, "refusing to write through a symbolic link", str(path.parent))
     path.parent.mkdir(exist_ok=True)
     new = path.with_name(f".{path.name}.{os.getpid()}")
+    unsealed = msgspec.structs.replace(prediction, seal=UNSEALED)
     new.unlink(missing_ok=True)
     try:
         with new.open("xb") as file:
-            file.write(msgspec.json.format(msgspec.json.encode(prediction), indent=1) + b"\n")
+            file.write(seal(msgspec.json.format(msgspec.json.encode(unsealed), indent=1) + b"\n"))
         new.replace(path)
     finally:
         new.unlink(missing_ok=True)
@@ -191,9 +195,15 @@ def _path(run: Path, prediction_id: str) -> Path:
 
 def _load(path: Path) -> StoredPrediction:
     try:
-        found = msgspec.json.decode(path.read_bytes(), type=StoredPrediction)
+        data = path.read_bytes()
+        found = msgspec.json.decode(data, type=StoredPrediction)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BrokenRun(f"{path} is damaged ({error}). Remove it and run lostflops whatif again.") from None
+    if is_seal_broken(data):
+        raise BrokenRun(
+            f"{path} was changed after it was written: its checksum differs. Remove it and run lostflops whatif again."
+        )
+    found.seal = UNSEALED
     if found.id != path.stem:  # it names the file that a score is written to
         raise BrokenRun(
             f"{path} holds another prediction ({found.id[:40]!r}). Remove it and run lostflops whatif again."
