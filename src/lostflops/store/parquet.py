@@ -25,9 +25,9 @@ _GLOB = re.compile(r"([*?\[])")
 _OPTIONS = "FORMAT parquet, PARQUET_VERSION v2, COMPRESSION zstd, COMPRESSION_LEVEL 1"
 
 
-_FARTHEST = 3 << 61
+FARTHEST = 3 << 61
 """Limit of a time in ns; readers accept stamps, bases that they count from, and durations up to 1 << 61 each."""
-_MOST_LANES = 1 << 20
+MOST_LANES = 1 << 20
 """Limit of the number of a lane: readers number the lanes of a rank from 0, and tables by lane are made from it."""
 _OF_EVERY_EVENT = ("event", "lane", "start", "dur")
 _LANE_NUMBERS = ("lane", "from_lane", "to_lane")
@@ -298,10 +298,10 @@ def _strange(table: TableSchema, found: Sequence[tuple[str, str]]) -> str:
     doubts = ["false"]
     for column in table.columns:
         if column.name in names and (column.type, column.unit) == ("BIGINT", "ns"):
-            lowest = 0 if column.name == "dur" else -_FARTHEST
-            doubts.append(f"xor({column.name}, 0) NOT BETWEEN {lowest} AND {_FARTHEST}")
+            lowest = 0 if column.name == "dur" else -FARTHEST
+            doubts.append(f"xor({column.name}, 0) NOT BETWEEN {lowest} AND {FARTHEST}")
         if column.name in names and column.name in _LANE_NUMBERS:
-            doubts.append(f"xor({column.name}, 0) NOT BETWEEN 0 AND {_MOST_LANES}")
+            doubts.append(f"xor({column.name}, 0) NOT BETWEEN 0 AND {MOST_LANES}")
     if table is EVENTS:
         doubts += [f"xor({name}, 0) IS NULL" if name in names else "true" for name in _OF_EVERY_EVENT]
     return " OR ".join(doubts)

@@ -25,6 +25,7 @@ from lostflops.store.parquet import literal_glob, scan
 from lostflops.store.places import remote
 from lostflops.store.select import EXPLAIN, READ_ONLY, check_reads, check_stranger, may_change
 from lostflops.store.tables import TABLES, TableSchema, table
+from lostflops.store.validity import check_values
 
 T = TypeVar("T")
 _MOST_KEPT: Final = 2_000
@@ -69,10 +70,14 @@ class Run:
             for declared in TABLES:
                 connection.execute(f"CREATE VIEW {declared.name} AS {_rows(folder, manifest, declared)}")
             _draw_no_progress(connection)
+            check_values(folder, manifest, connection)
             # Views may read the run's data; queries may read or write nothing else.
             connection.execute("SET allowed_paths = $paths", {"paths": _list_allowed_paths(folder, manifest)})
             connection.execute("SET enable_external_access = false")
             connection.execute("SET lock_configuration = true")
+        except BrokenRun:
+            connection.close()
+            raise
         except duckdb.Error as error:
             connection.close()
             raise BrokenRun(f"{folder} cannot be read: {_first_line(error)}. Ingest its traces again.") from None

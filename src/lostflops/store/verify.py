@@ -68,7 +68,8 @@ def _tell(run: str, manifest: Manifest, checked: list[Checked]) -> Result:
     if unknown:
         verdict = f"{unknown:,} of {pluralise(len(checked), 'file')} are of an older version and have no checksum."
     if damaged:
-        verdict = f"{pluralise(len(damaged), 'file')} damaged; {describe_rest(manifest, damaged)}"
+        verb = "is" if len(damaged) == 1 else "are"
+        verdict = f"{pluralise(len(damaged), 'file')} {verb} damaged; {describe_rest(manifest, damaged)}"
     rows = tuple((table, file.path, len(file.ranks), damage) for table, file, damage in damaged)
     fields = Field("table"), Field("file"), Field("ranks", "count"), Field("damage")
     held = Pairs(

@@ -71,6 +71,8 @@ def critical(run: Run, *, step: int | None = None, top: int = TOP, progress: Pro
 
 def critical_of(done: Schedule, *, step: int | None = None, top: int = TOP) -> Result:
     rows = _last_rows(done, step)
+    if not rows:
+        raise UsageError("no step has recorded events, so there is no path through one")
     paths = critical_paths(done, [step_end(done, row) for row in rows])
     numbers = tuple(done.graph.steps.number[rows].tolist())
     found = _StepPaths(done, numbers, tuple(paths), split_paths(done.graph, paths))

@@ -1,0 +1,136 @@
+"""Values that somebody put into the files of a run: an error in words, or an answer; never a traceback."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import lostflops as lf
+from lostflops.core.errors import BrokenRun, LostflopsError
+from lostflops.store.manifest import load, save
+from lostflops.store.run import Run
+from lostflops.store.tables import TABLES, table
+from lostflops.testing import SyntheticCluster
+from lostflops.testing.store_run import store
+from store.forged import forge
+
+VERBS = (
+    *("report", "diagnose", "ranks", "comm", "kernels", "memory", "steps", "pipeline", "flame", "info", "quality"),
+    *("path", "whatif"),
+)
+VALUES = {
+    "INTEGER": ("null", "-1", "2147483647", "-2147483648", "0"),
+    "BIGINT": ("null", "-1", "9223372036854775807", "-9223372036854775808", "0", "2305843009213693952"),
+    "VARCHAR": ("null", "''", "repeat('x', 5000)", "'[1'", "'{}'", "'null'"),
+    "DOUBLE": ("null", "'nan'::double", "'inf'::double", "-1e300"),
+    "BOOLEAN": ("null", "true", "false"),
+    "BLOB": ("null", "''::blob", "'abc'::blob"),
+}
+
+
+@pytest.fixture(scope="module")
+def intact(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = store(SyntheticCluster(ranks=2, memory=True).generate(), tmp_path_factory.mktemp("jobs") / "run")
+    with lf.open(folder) as opened:
+        opened.diagnose()
+    return folder
+
+
+@pytest.fixture
+def run(intact: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A run that came from somebody else: this machine has no record of having written it."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return Path(shutil.copytree(intact, tmp_path / "run"))
+
+
+def ask_everything(folder: Path) -> None:
+    """Ask every verb; errors of our own are answers too."""
+    try:
+        opened = lf.open(folder)
+    except LostflopsError:
+        return
+    with opened:
+        for verb in VERBS:
+            try:
+                getattr(opened, verb)()
+            except LostflopsError:
+                continue
+
+
+@pytest.mark.parametrize(
+    ("name", "column", "value", "said"),
+    [
+        ("events", "dur", "-1", "an impossible dur"),
+        ("events", "dur", "9223372036854775807", "an impossible dur"),
+        ("events", "start", "-9223372036854775808", "an impossible start"),
+        ("events", "name", "null::varchar", "no name"),
+        ("events", "name", "'x'::blob", "type BLOB instead of VARCHAR"),
+        ("events", "kind", "'magic'", "an unknown kind"),
+        ("events", "lane", "2000000000", "an impossible lane"),
+        ("events", "rank", "2000000000", "an impossible rank"),
+        ("ranks", "world_size", "2100000000", "an impossible world_size"),
+        ("steps", "stop", "start - 1", "stop before start"),
+        ("ledger", "ns", "ns + 1", "do not sum to their time"),
+        ("ledger", "line", "'magic'", "an unknown line"),
+        ("diagnosis", "document", "'{'", "no JSON in document"),
+        ("timeline", "lines", "'a'::blob", "other parts than stated"),
+        ("kernels", "occupancy", "'nan'::double", "no finite occupancy"),
+    ],
+)
+def test_impossible_values_are_named(run: Path, name: str, column: str, value: str, said: str) -> None:
+    kind = next(one.type for one in table(name).columns if one.name == column)
+    forge(run, name, **{column: value if "blob" in value else f"CAST({value} AS {kind})"})
+    with pytest.raises(BrokenRun, match=said):
+        Run.open(run)
+
+
+def test_run_without_sources_is_refused(run: Path) -> None:
+    manifest = load(run)
+    manifest.sources = []
+    save(run, manifest)
+    with pytest.raises(BrokenRun, match="no ranks"):
+        Run.open(run)
+
+
+def test_rows_are_looked_at_once(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked = []
+    monkeypatch.setattr("lostflops.store.validity._check_table", lambda *given: looked.append(given[1].name))
+    for expected in (True, False):
+        looked.clear()
+        Run.open(run).close()
+        assert bool(looked) is expected
+    forge(run, "events", dur="dur")
+    Run.open(run).close()
+    assert looked, "a changed run is looked at again"
+
+
+def test_step_without_events_has_no_path(run: Path) -> None:
+    forge(run, "events", step="null::integer")
+    with lf.open(run) as opened, pytest.raises(LostflopsError, match="no step"):
+        opened.path()
+
+
+def forgeries(folder: Path) -> Iterator[tuple[str, str, str]]:
+    """Every column of every table with every strange value of its type, and with half of its values gone."""
+    files = load(folder).files
+    for declared in TABLES:
+        for column in declared.columns if files.get(declared.name) else ():
+            for value in VALUES[column.type]:
+                yield declared.name, column.name, f"CAST({value} AS {column.type})"
+            yield declared.name, column.name, f"CASE WHEN random() < 0.5 THEN {column.name} END"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_every_verb_survives_every_strange_value(intact: Path, run: Path, tmp_path: Path) -> None:
+    for name, column, value in forgeries(intact):
+        folder = Path(shutil.copytree(intact, tmp_path / "forged"))
+        forge(folder, name, **{column: value})
+        try:
+            ask_everything(folder)
+        except Exception as error:
+            raise AssertionError(f"{name}.{column} = {value}") from error
+        shutil.rmtree(folder)
