@@ -118,10 +118,7 @@ class _Workers(Generic[T, R]):
         with self._lock:
             if self._is_over:
                 raise _Died("ended by its parent")
-            process = self._processes[at]
-            process.kill()
-            process.wait()
-            process.close()
+            self._processes[at].end()
             self._processes[at] = WorkerProcess()
 
     def _hand_over(self, process: WorkerProcess, item: T) -> R:

@@ -23,6 +23,8 @@ _MODULES: Final = {
     "ingest": "lostflops.ingest.tasks",
     "by_rank": "lostflops.account.ledger.by_rank",
     "derive": "lostflops.account.derive.tasks",
+    "sql": "lostflops.show.serve.sql_question",
+    "whatif": "lostflops.show.serve.whatif_question",
 }
 """Module that declares each work, as `WORK`: a message cannot ask for anything else."""
 

@@ -49,6 +49,22 @@ class WorkerProcess:
             os.close(orders[0])
             os.close(answers[1])
 
+    def is_running(self) -> bool:
+        return self._process.poll() is None
+
+    def memory(self) -> int:
+        """Return the bytes of memory that the process uses now; 0 if the system does not say."""
+        try:
+            pages = int(Path(f"/proc/{self._process.pid}/statm").read_text().split()[1])
+        except (OSError, IndexError):  # another system, or it has ended
+            return 0
+        return pages * os.sysconf("SC_PAGE_SIZE")
+
+    def end(self) -> None:
+        self.kill()
+        self.wait()
+        self.close()
+
     def kill(self) -> None:
         self._process.kill()
 
