@@ -10,6 +10,7 @@ import tempfile
 import webbrowser
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from html import escape
 from pathlib import Path
 
@@ -17,20 +18,31 @@ import uvicorn
 
 from lostflops.core.errors import UsageError
 from lostflops.show.serve.app import App
+from lostflops.show.serve.connections import LimitedConnection
+from lostflops.show.serve.limits import ServeLimits
 from lostflops.show.serve.live import LivePage
 
 HOST = "127.0.0.1"
 
 
-def serve(path: Path, port: int, tell: Callable[[str], None], *, browser: bool, other: Path | None = None) -> None:
+def serve(
+    path: Path,
+    port: int,
+    tell: Callable[[str], None],
+    *,
+    browser: bool,
+    other: Path | None = None,
+    limits: ServeLimits | None = None,
+) -> None:
     """Serve until Ctrl-C. `tell` is called once, with the address and its token; `other` is a run to compare with."""
+    limits = limits or ServeLimits()
     with _listening(port) as listener:
-        live = LivePage(path, other)
+        live = LivePage(path, other, limits)
         own_port, token = listener.getsockname()[1], secrets.token_urlsafe(32)
         address = f"http://{HOST}:{own_port}/#token={token}"
         tell(address)
         with _browser(address, browser):
-            _run(App(live, own_port, token), listener)
+            _run(App(live, own_port, token), listener, limits)
     if not live.close():
         # Python of a question cannot be interrupted, and nobody waits for its answer.
         sys.stdout.flush()
@@ -52,9 +64,11 @@ def _listening(port: int) -> Iterator[socket.socket]:
         yield listener
 
 
-def _run(app: App, listener: socket.socket) -> None:
+def _run(app: App, listener: socket.socket, limits: ServeLimits) -> None:
     config = uvicorn.Config(
         app,
+        http=partial(LimitedConnection, limits),
+        timeout_keep_alive=limits.idle_seconds,
         ws="none",
         lifespan="off",
         access_log=False,
