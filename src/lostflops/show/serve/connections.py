@@ -47,11 +47,11 @@ class LimitedConnection(H11Protocol):  # type: ignore[misc] # checks must not de
         self._stop_waiting()
 
     def data_received(self, data: bytes) -> None:
-        if self._is_between_requests:
-            self._is_between_requests = False
+        if self._is_between_requests and not self.flow.write_paused:
             self._wait_for_client(self._limits.request_seconds)
+        self._is_between_requests = False
         super().data_received(data)
-        if self._is_working():
+        if self._is_working() and not self.flow.write_paused:
             self._stop_waiting()
 
     def on_response_complete(self) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import secrets
+import signal
 import socket
 import sys
 import tempfile
+import threading
 import webbrowser
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -34,7 +36,10 @@ def serve(
     other: Path | None = None,
     limits: ServeLimits | None = None,
 ) -> None:
-    """Serve until Ctrl-C. `tell` is called once, with the address and its token; `other` is a run to compare with."""
+    """Serve until Ctrl-C or SIGTERM.
+
+    `tell` is called once, with the address and its token; `other` is a run to compare with.
+    """
     limits = limits or ServeLimits()
     with _listening(port) as listener:
         live = LivePage(path, other, limits)
@@ -77,6 +82,9 @@ def _run(app: App, listener: socket.socket, limits: ServeLimits) -> None:
         proxy_headers=False,
         timeout_graceful_shutdown=0,
     )
+    if threading.current_thread() is threading.main_thread():
+        # uvicorn raises the signal again when it has ended: all else is ended then, as after Ctrl-C.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
     with suppress(KeyboardInterrupt):
         uvicorn.Server(config).run(sockets=[listener])
 

@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from queue import Full, Queue
+from queue import Empty, Full, Queue
 from typing import Any, Final, Protocol, Self, TypeVar
 from weakref import ref
 
@@ -133,6 +133,9 @@ class Workers:
 
     def close(self, seconds: float = 0.5) -> bool:
         """Stop all work; return whether it ended within this time."""
+        with suppress(Empty):
+            while job := self._jobs.get_nowait():
+                job.work.stop()
         for stop in list(self._stops.values()):
             stop()
         for _ in self._threads:
