@@ -138,6 +138,15 @@ def test_a_query_ends_when_its_asker_leaves(limited: LimitedServer) -> None:
     assert happens(lambda: not all(map(is_there, workers)), 1)
 
 
+def test_a_process_that_crashes_is_replaced(limited: LimitedServer) -> None:
+    client, workers = limited.keep_worker_busy()
+    for pid in workers:
+        os.kill(pid, signal.SIGSEGV)
+    with client:
+        assert client.recv(12) == b"HTTP/1.1 500"
+    assert limited.sql("select 1").status_code == 200
+
+
 def test_half_open_requests_are_closed_and_keep_nobody_out(limited: LimitedServer) -> None:
     began = time.monotonic()
     clients = [limited.connect(b"GET / HTTP/1.1\r\nHost: ") for _ in range(300)]

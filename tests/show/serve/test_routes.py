@@ -359,6 +359,28 @@ def test_more_than_can_wait_is_refused(server: Server) -> None:
     assert workers.close()
 
 
+def test_work_that_is_left_while_it_waits_makes_room(server: Server) -> None:
+    free = threading.Event()
+    workers = Workers(1, waiting=1)
+
+    def start(number: int) -> asyncio.Task[object]:
+        return asyncio.create_task(workers.answer(server.live._run.beside(), lambda _: free.wait(5) and number, 5))
+
+    async def leave_second() -> list[object]:
+        tasks = []
+        for number in (1, 2, 3):
+            tasks.append(start(number))
+            await asyncio.sleep(0.05)
+            if number == 2:
+                tasks[-1].cancel()
+                await asyncio.wait(tasks[-1:])
+        free.set()
+        return await asyncio.gather(tasks[0], tasks[2])
+
+    assert asyncio.run(leave_second()) == [1, 3]
+    assert workers.close()
+
+
 def test_the_trace_for_perfetto_is_that_of_the_export(server: Server, run_folder: Path) -> None:
     made = BytesIO()
     with Run.open(run_folder) as run:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import select
 import threading
 from collections import deque
-from collections.abc import Iterator
 from contextlib import suppress
 from typing import Final, Generic
 
@@ -79,13 +78,15 @@ class _AskedQuestion(Generic[Q]):
         with self._lock:
             if self.stopped:
                 raise Stopped(STOPPED)
-            self._process = next(filter(WorkerProcess.is_running, self._idle_processes()), None) or WorkerProcess()
+            self._process = self._find_idle_process() or WorkerProcess()
             return self._process
 
-    def _idle_processes(self) -> Iterator[WorkerProcess]:
+    def _find_idle_process(self) -> WorkerProcess | None:
         with suppress(IndexError):
-            while True:
-                yield self._idle.pop()
+            while not (process := self._idle.pop()).is_running():
+                process.end()
+            return process
+        return None
 
     def _release_process(self, process: WorkerProcess, is_sound: bool) -> None:
         with self._lock:

@@ -96,7 +96,7 @@ class StoppableRun(Run):
             raise Stopped(STOPPED)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Job:
     function: Callable[[Any], Any]
     work: Stoppable
@@ -130,6 +130,13 @@ class Workers:
         finally:
             if not job.done.done() or job.done.cancelled():
                 work.stop()
+                self._leave_queue(job)
+
+    def _leave_queue(self, job: _Job) -> None:
+        """Make room for others; nothing happens if a thread has taken the job."""
+        with self._jobs.mutex, suppress(ValueError):
+            self._jobs.queue.remove(job)
+            job.work.close()
 
     def close(self, seconds: float = 0.5) -> bool:
         """Stop all work; return whether it ended within this time."""
