@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
 import random
 import re
 import signal
@@ -29,6 +28,8 @@ from dataclasses import dataclass, field
 from multiprocessing import Queue, get_context
 from pathlib import Path
 from typing import Any
+
+from process_tree import is_there, memory_of, pids_of
 
 from lostflops.show.serve.limits import ServeLimits
 
@@ -187,9 +188,8 @@ async def ask_honest_sql(attack: Attack) -> None:
 
 async def watch(attack: Attack) -> None:
     while attack.is_on:
-        tree = processes_of(attack.pid)
-        attack.processes.update(tree)
-        attack.memory = max(attack.memory, sum(map(memory_of, tree)))
+        attack.processes.update(pids_of(attack.pid))
+        attack.memory = max(attack.memory, memory_of(attack.pid))
         await asyncio.sleep(0.02)
 
 
@@ -230,22 +230,6 @@ def attack_server(attack: Attack, clients: int) -> None:
     hostile.join()
 
 
-def processes_of(root: int) -> list[int]:
-    found = [root]
-    for pid in found:
-        for children in Path(f"/proc/{pid}/task").glob("*/children"):
-            with suppress(OSError):
-                found += map(int, children.read_text().split())
-    return found
-
-
-def memory_of(pid: int) -> int:
-    try:
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, IndexError):
-        return 0
-
-
 def quantile(values: list[float], part: float) -> float:
     return sorted(values)[min(int(part * len(values)), len(values) - 1)]
 
@@ -275,7 +259,7 @@ def main() -> int:
 def report(attack: Attack, file: Path | None) -> int:
     limits = ServeLimits()
     most = SERVER_BYTES + limits.sql_processes * limits.sql_bytes
-    left = [pid for pid in attack.processes if Path(f"/proc/{pid}").exists()]
+    left = [pid for pid in attack.processes if is_there(pid)]
     found = {
         "requests": len(attack.took),
         "p50_s": quantile(attack.took, 0.5),

@@ -19,10 +19,10 @@ from typing import Any
 
 import httpx
 import pytest
+from benchmarks.process_tree import HAS_PROC, cpu_seconds_of, happens, is_there, memory_of, pids_of
 
 import lostflops
 from lostflops.show.serve.limits import explain_memory_limit
-from process_tree import HAS_PROC, cpu_seconds_of, happens, is_there, memory_of, pids_of
 
 pytestmark = pytest.mark.skipif(not HAS_PROC, reason="the memory of other processes is read from /proc")
 

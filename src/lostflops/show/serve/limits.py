@@ -12,7 +12,7 @@ class ServeLimits:
     """Each limit with its reason; tests use smaller ones."""
 
     sql_seconds: float = 30.0
-    """Nobody waits longer in front of a page; `lostflops sql` has no limit."""
+    """A page is for quick answers; `lostflops sql` has no limit."""
     sql_bytes: int = 1_000_000_000
     """Memory of a process that runs SQL, with Python and DuckDB: a login node is shared."""
     sql_processes: int = 2
