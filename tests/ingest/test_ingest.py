@@ -17,7 +17,7 @@ from lostflops.ingest.find.captures import MOST_WINDOWS
 from lostflops.store import commit
 from lostflops.store.manifest import load
 from lostflops.store.run import Run
-from lostflops.store.spread import processes
+from lostflops.store.spread import processes, worker_process
 
 
 def event(name, ts=1, cat="cpu_op", tid=1, **args):
@@ -405,8 +405,8 @@ def test_a_progress_callback_that_fails_stops_the_ingest(traces, four, workers):
     ],
 )
 def test_a_worker_that_dies_is_an_error_of_ours(traces, four, monkeypatch, death, observed):
-    monkeypatch.setattr(processes, "count_memory_kills", lambda: 0)  # others on this machine may run out of memory
-    monkeypatch.setattr(processes, "_WORKER", death)
+    monkeypatch.setattr(worker_process, "count_memory_kills", lambda: 0)  # others on this machine may run out of memory
+    monkeypatch.setattr(worker_process, "_WORKER", death)
     ended = []
 
     def attempt():
@@ -429,15 +429,15 @@ def test_a_worker_that_dies_is_an_error_of_ours(traces, four, monkeypatch, death
 
 def test_a_worker_that_is_dead_before_its_first_task_is_an_error_of_ours(traces, four, monkeypatch):
     """What could not be written to it must not raise a second time when its pipe is closed."""
-    start = processes._start
+    start = processes.WorkerProcess
 
     def start_and_bury():
         process = start()
         process.wait()
         return process
 
-    monkeypatch.setattr(processes, "_WORKER", "")
-    monkeypatch.setattr(processes, "_start", start_and_bury)
+    monkeypatch.setattr(worker_process, "_WORKER", "")
+    monkeypatch.setattr(processes, "WorkerProcess", start_and_bury)
     with pytest.raises(BrokenSource, match="died"):
         ingest(four, traces.run, workers=2)
     assert not traces.run.exists()
@@ -458,7 +458,7 @@ def test_what_a_killed_worker_had_in_hand_is_done_by_another(traces, four, tmp_p
         "    os.read(int(sys.argv[2]), 1)\n"  # it has an order
         "    os.kill(os.getpid(), 9)\n"
     )
-    monkeypatch.setattr(processes, "_WORKER", dying + processes._WORKER)
+    monkeypatch.setattr(worker_process, "_WORKER", dying + worker_process._WORKER)
     heard = []
     done = ingest(four, traces.run, workers=2, progress=heard.append)
     assert list(deaths.iterdir()) == []

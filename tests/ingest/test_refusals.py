@@ -14,7 +14,7 @@ from lostflops.core.limits import LARGEST_WORLD
 from lostflops.ingest import ingest, rounds
 from lostflops.ingest.formats.kineto import reader as kineto
 from lostflops.store.run import Run
-from lostflops.store.spread import processes
+from lostflops.store.spread import worker_process
 
 HUGE = (1 << 63) - 1
 OP = {"ph": "X", "cat": "cpu_op", "name": "op", "pid": 1, "tid": 1, "ts": 1, "dur": 1}
@@ -138,7 +138,7 @@ def test_a_file_over_which_workers_die_is_refused(
         "read = reader.ingest\n"
         "reader.ingest = lambda job: os._exit(7) if job.path.name == 'rank1.json' else read(job)\n"
     )
-    monkeypatch.setattr(processes, "_WORKER", processes._WORKER.replace("main(int", dying + "main(int"))
+    monkeypatch.setattr(worker_process, "_WORKER", worker_process._WORKER.replace("main(int", dying + "main(int"))
     assert "3 workers died" in (reason := refused(folder, tmp_path / "run", workers=2))
     assert "exit code 7" in reason
 

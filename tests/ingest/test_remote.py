@@ -14,7 +14,7 @@ from lostflops.core.errors import BrokenSource, RankConflict, SourceError, Unkno
 from lostflops.ingest import IngestProgress, ingest
 from lostflops.store.objects import Objects
 from lostflops.store.run import Run
-from lostflops.store.spread import processes
+from lostflops.store.spread import worker_process
 from lostflops.store.tables import TABLES
 from lostflops.testing import SyntheticCluster
 
@@ -199,7 +199,7 @@ def test_what_a_killed_worker_had_fetched_goes(
         "    from lostflops.ingest import tasks\n"
         "    tasks.inspect_file = lambda *_, **__: os.kill(os.getpid(), 9)\n"
     )
-    monkeypatch.setattr(processes, "_WORKER", dying + processes._WORKER)
+    monkeypatch.setattr(worker_process, "_WORKER", dying + worker_process._WORKER)
     monkeypatch.setenv("TMPDIR", str(scratch))
     monkeypatch.setattr(tempfile, "tempdir", str(scratch))
     done = ingest([object_store.put_all(cluster)], tmp_path / "run", workers=2)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -26,4 +28,4 @@ def test_what_is_tried_later_is_what_is_tried_first(tmp_path: Path, change: tupl
     finally:
         live.close()
     with Run.open(path) as run:
-        assert later == try_changes(baseline(run), changes)
+        assert json.loads(later) == json.loads(json.dumps(asdict(try_changes(baseline(run), changes))))

@@ -22,10 +22,10 @@ from lostflops.show.pages.overview import overview_without_causes
 from lostflops.show.pages.page import QUESTIONS, TITLES, page_of
 from lostflops.show.pages.stacks import limit_stacks
 from lostflops.show.report.view import View
-from lostflops.show.serve import live as lives
 from lostflops.show.serve import routes
 from lostflops.show.serve.guard import HEADERS
 from lostflops.show.serve.live import LivePage
+from lostflops.show.serve.packing import pack_page
 from lostflops.show.serve.sections import GROUPS, SectionGroup
 from lostflops.show.serve.work import Stopped, Workers
 from lostflops.store.manifest import load, save
@@ -193,9 +193,9 @@ def test_stacks_of_a_selection_are_limited(monkeypatch: pytest.MonkeyPatch) -> N
     items = tuple((("idle.python", f"frame {number}"), 1, 100 - number) for number in range(9))
     found = Result("selection", "Selection", "", (Stacks("stacks", "Stacks", items, {}),))
     limited = replace(found, blocks=(limit_stacks(found.stacks, 4),))
-    assert routes._pack_selection(found) == routes._page(Page("", (found,), {}))
+    assert routes._pack_selection(found) == pack_page(Page("", (found,), {}))
     monkeypatch.setattr(routes, "MOST_FRAMES", 4)
-    assert routes._pack_selection(found) == routes._page(Page("", (limited,), {}))
+    assert routes._pack_selection(found) == pack_page(Page("", (limited,), {}))
 
 
 @pytest.mark.parametrize(
@@ -326,20 +326,16 @@ def test_work_that_ended_by_itself_can_be_stopped(server: Server) -> None:
     assert run.stopped
 
 
-def test_queries_that_take_their_threads_leave_the_timeline_alone(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    free = threading.Event()
-    monkeypatch.setattr(lives, "run_query", lambda _run, _query: free.wait(20))
-
+def test_queries_that_take_all_processes_leave_the_timeline_alone(server: Server) -> None:
     async def asked(client):
-        body = {"query": "select 1"}
+        body = {"query": "select sum(a.range + b.range) from range(10000000) a, range(10000000) b"}
         queries = [asyncio.ensure_future(client.post("/api/sql", headers=GOOD, json=body)) for _ in range(4)]
         await asyncio.sleep(0.1)
         try:
             return await asyncio.wait_for(client.get("/api/events?ranks=0&start=0&stop=9&most=1", headers=GOOD), 10)
         finally:
-            free.set()
+            for query in queries:
+                query.cancel()
             await asyncio.wait(queries)
 
     assert server.together(asked).status_code == 200
@@ -360,6 +356,28 @@ def test_more_than_can_wait_is_refused(server: Server) -> None:
 
     first, second, third = asyncio.run(three())
     assert (first, second, type(third)) == (True, True, Stopped)
+    assert workers.close()
+
+
+def test_work_that_is_left_while_it_waits_makes_room(server: Server) -> None:
+    free = threading.Event()
+    workers = Workers(1, waiting=1)
+
+    def start(number: int) -> asyncio.Task[object]:
+        return asyncio.create_task(workers.answer(server.live._run.beside(), lambda _: free.wait(5) and number, 5))
+
+    async def leave_second() -> list[object]:
+        tasks = []
+        for number in (1, 2, 3):
+            tasks.append(start(number))
+            await asyncio.sleep(0.05)
+            if number == 2:
+                tasks[-1].cancel()
+                await asyncio.wait(tasks[-1:])
+        free.set()
+        return await asyncio.gather(tasks[0], tasks[2])
+
+    assert asyncio.run(leave_second()) == [1, 3]
     assert workers.close()
 
 

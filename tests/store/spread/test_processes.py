@@ -1,13 +1,17 @@
 """Workers on this machine."""
 
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from tests.collect.test_reduction import TRACE
 
 import lostflops
+from lostflops.core.errors import UsageError
 from lostflops.ingest import ingest
-from lostflops.store.spread import deaths
+from lostflops.store.spread import deaths, work
+from lostflops.store.spread.work import Work
 
 
 def test_workers_import_nothing_from_where_somebody_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -32,6 +36,21 @@ def test_what_a_worker_prints_is_not_taken_for_an_answer(
     printed = capfd.readouterr()
     assert printed.out == ""
     assert printed.err.count("welcome to the cluster") == 2
+
+
+def test_an_error_of_another_room_is_raised_as_a_known_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    class NotRound(UsageError):
+        pass
+
+    def fail(_item: int, _on_read: object) -> int:
+        raise NotRound("the wheel is not round")
+
+    failing = Work("failing", int, int, fail, str)
+    monkeypatch.setitem(work._MODULES, "failing", "made_work")
+    monkeypatch.setitem(sys.modules, "made_work", SimpleNamespace(WORK=failing))
+    answer = work.carried_out(work.encode_order(failing, 1), lambda _: None)
+    with pytest.raises(UsageError, match="the wheel is not round"):
+        work.result_of(failing, answer)
 
 
 @pytest.mark.parametrize(

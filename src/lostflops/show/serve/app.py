@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from starlette.datastructures import Headers, QueryParams
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from lostflops.core.errors import LostflopsError
 from lostflops.show.serve.guard import HEADERS, refusal
@@ -19,6 +19,8 @@ from lostflops.show.serve.routes import ROUTES, Parameters, Route
 from lostflops.show.serve.work import Stopped
 
 MOST_BODY: Final = 64_000
+_PIECE: Final = 64_000
+"""An answer is sent in pieces of this many bytes, so that the copy that waits for a slow reader is small."""
 _BY_PATH: Final = {route.path: route for route in ROUTES}
 
 
@@ -41,7 +43,7 @@ class App:
             response = _error(error.status, str(error))
         if response is not None:
             response.headers.update(HEADERS)
-            await response(scope, receive, send)
+            await response(scope, receive, _in_pieces(send))
 
     async def _answer(self, scope: Scope, receive: Receive) -> Response | None:
         """Answer a request; return None if the client is gone."""
@@ -114,6 +116,17 @@ async def _body(route: Route, headers: Headers, receive: Receive) -> Any:
     if not isinstance(found, dict):
         raise _RefusedRequest(400, "a request must be a JSON object")
     return found
+
+
+def _in_pieces(send: Send) -> Send:
+    async def send_pieces(message: Message) -> None:
+        body = memoryview(message.get("body", b""))
+        while len(body) > _PIECE:
+            await send({**message, "body": bytes(body[:_PIECE]), "more_body": True})
+            body = body[_PIECE:]
+        await send({**message, "body": bytes(body)} if "body" in message else message)
+
+    return send_pieces
 
 
 async def _gone(receive: Receive) -> None:

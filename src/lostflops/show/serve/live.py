@@ -1,25 +1,27 @@
-"""State of a live page: the run, the threads that query it, and their answers so far."""
+"""State of a live page: the run, the threads and processes that query it, and their answers so far."""
 
 from __future__ import annotations
 
 import asyncio
 import gzip
-import threading
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final, cast
 
 from lostflops.core.errors import UsageError
-from lostflops.core.pictures import Events, Setting
+from lostflops.core.pictures import Events
 from lostflops.core.results import Page, Result
-from lostflops.predict.whatif.baseline import Baseline, baseline
 from lostflops.show.export.perfetto import write_perfetto
 from lostflops.show.pages.comparison import comparison_page
-from lostflops.show.pages.knob_positions import try_changes
 from lostflops.show.serve.held_events import HeldEvents
-from lostflops.show.serve.queries import LIMITS, MOST_SECONDS, run_query
+from lostflops.show.serve.limits import ServeLimits
+from lostflops.show.serve.question_processes import QuestionProcesses
 from lostflops.show.serve.served_run import OpenedRun
+from lostflops.show.serve.sql_question import WORK as SQL_WORK
+from lostflops.show.serve.sql_question import SqlQuestion
+from lostflops.show.serve.whatif_question import WORK as WHATIF_WORK
+from lostflops.show.serve.whatif_question import WhatIfQuestion
 from lostflops.show.serve.work import Workers
 from lostflops.store.run import Run
 
@@ -40,19 +42,20 @@ class EventWindow:
 
 
 class LivePage:
-    def __init__(self, path: Path, other: Path | None = None) -> None:
+    def __init__(self, path: Path, other: Path | None = None, limits: ServeLimits | None = None) -> None:
         """Open a run, and the `other` run that it is compared with."""
         self._run = OpenedRun(path)
         self._other = None if other is None else OpenedRun(other)
         self._paths = path, other
-        self._strangers = OpenedRun(path, LIMITS)
-        # What strangers ask may take a thread beyond its time: it is not one that draws the timeline.
-        self._slow, self._quick, self._asked = Workers(2), Workers(3), Workers(2)
+        self._slow, self._quick = Workers(2), Workers(3)
+        self._limits = limits or ServeLimits()
+        # Not the same processes: a query that is killed would take the replay with it, which takes seconds to build.
+        self._sql = QuestionProcesses(SQL_WORK, self._limits.sql_processes, self._limits.sql_seconds)
+        self._whatif = QuestionProcesses(WHATIF_WORK, 1, self._limits.whatif_seconds)
         self._kept: dict[str, asyncio.Task[bytes]] = {}
         self._kept_of = self._identities
         self.progress: dict[str, tuple[int, int]] = {}
         """Number of ranks that each unfinished answer has read, and of all that it reads."""
-        self._replays = _Replays()
         self._held, self._held_of = HeldEvents(), self._run.identity
 
     @property
@@ -146,14 +149,13 @@ class LivePage:
             QUICK_SECONDS,
         )
 
-    async def sql(self, query: str, packed: Callable[..., bytes]) -> bytes:
-        return await self._asked.answer(
-            self._strangers.beside(), lambda run: packed(run_query(run, query)), MOST_SECONDS
-        )
+    async def sql(self, query: str) -> bytes:
+        run, most = str(self._run.path), self._limits.sql_bytes
+        return await self._sql.answer(SqlQuestion(run=run, most_bytes=most, query=query))
 
-    async def try_changes(self, changes: list[tuple[str, str]]) -> Setting:
-        run, identity = self._run.beside(), self._run.identity
-        return await self._slow.answer(run, lambda own: self._replays.try_changes(own, identity, changes), SLOW_SECONDS)
+    async def try_changes(self, changes: Sequence[tuple[str, str]]) -> bytes:
+        run, most = str(self._run.path), self._limits.whatif_bytes
+        return await self._whatif.answer(WhatIfQuestion(run=run, most_bytes=most, changes=tuple(changes)))
 
     async def write_trace(self, file: Path) -> None:
         """Write the whole run as a Perfetto trace."""
@@ -166,22 +168,4 @@ class LivePage:
 
     def close(self) -> bool:
         """Stop all work; return whether it ended."""
-        return self._slow.close() & self._quick.close() & self._asked.close()
-
-
-class _Replays:
-    """The unchanged run, replayed once; what-ifs start from it one at a time."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._start: tuple[str, Baseline] | None = None
-
-    def try_changes(self, run: Run, identity: str, changes: list[tuple[str, str]]) -> Setting:
-        with self._lock:
-            if self._start is None or self._start[0] != identity:
-                found = baseline(run)
-                for fact in (found.facts.recomputable, found.facts.late):
-                    if fact is not None:
-                        fact()  # it is kept, and asks the run, which is closed before the next question
-                self._start = identity, found
-            return try_changes(self._start[1], changes)
+        return self._slow.close() & self._quick.close() & self._sql.close() & self._whatif.close()

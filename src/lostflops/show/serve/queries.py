@@ -1,4 +1,4 @@
-"""SQL queries of the page, within limits of rows, bytes and memory."""
+"""SQL queries of the page, with limits on rows and bytes of the answer."""
 
 from __future__ import annotations
 
@@ -11,33 +11,29 @@ import duckdb
 from lostflops.core.errors import QueryError
 from lostflops.core.results import Field, Result, Table
 from lostflops.core.units import pluralise
+from lostflops.show.serve.limits import explain_memory_limit
 from lostflops.store.tables import TABLES
 
 if TYPE_CHECKING:
     from lostflops.core.results import Value
     from lostflops.store.run import Run
 
-LIMITS: Final[dict[str, str | bool | int]] = {
-    "memory_limit": "1GB",
-    "temp_directory": "",  # nothing spills to disk
-    "python_enable_replacements": False,
-}
 MOST_ROWS: Final = 10_000
 MOST_BYTES: Final = 1_000_000
-MOST_SECONDS: Final = 30.0
 MOST_TEXT: Final = 10_000
 _BATCH: Final = 100
 _NUMBERS: Final = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "FLOAT",
                    "DOUBLE", "HUGEINT", "BOOLEAN"}  # fmt: skip
 
 
-def run_query(run: Run, query: str) -> Result:
+def run_query(run: Run, query: str, most_bytes: int) -> Result:
+    """Return the rows of untrusted SQL; `most_bytes` is the memory that it may use."""
     relation = run.checked_sql(query)
     fields = tuple(Field(column, label=column) for column in relation.columns)
     try:
         rows, more = _rows(relation)
-    except duckdb.InterruptException:
-        raise QueryError("the query was stopped: it took too long") from None
+    except duckdb.OutOfMemoryException:
+        raise QueryError(explain_memory_limit(most_bytes)) from None
     except duckdb.Error as error:
         raise QueryError(str(error)) from None
     verdict = f"{'The first ' if more else ''}{pluralise(len(rows), 'row')}."

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from shutil import rmtree
@@ -25,8 +25,9 @@ from lostflops.show.pages.glossary import GLOSSARY
 from lostflops.show.pages.page import STANDING, TITLES, page_of
 from lostflops.show.pages.stacks import limit_stacks
 from lostflops.show.report.html import asset
-from lostflops.show.report.view import View, pack_data
+from lostflops.show.report.view import View
 from lostflops.show.serve.live import EventWindow, LivePage, Progress
+from lostflops.show.serve.packing import pack_page, pack_view
 from lostflops.show.serve.queries import tables
 from lostflops.show.serve.sections import COMPARED, COMPARISON, GROUPS
 from lostflops.store.run import Run
@@ -99,7 +100,7 @@ async def result(live: LivePage, parameters: Parameters, _body: Any) -> Response
         raise UsageError(f"no view has this name. Views are: {', '.join(_GROUPS)}")
 
     def answer(run: Run, note: Progress) -> bytes:
-        return _page(page_of(run, group.questions, progress_in_question=note))
+        return pack_page(page_of(run, group.questions, progress_in_question=note))
 
     return _bytes(await live.keep_answer(group.name, answer))
 
@@ -112,7 +113,7 @@ async def events(live: LivePage, parameters: Parameters, _body: Any) -> Response
 
     def pack(found: Events) -> bytes:
         view = View()
-        return _pack_view(view.events(found), view)
+        return pack_view(view.events(found), view)
 
     return _bytes(await live.events(ranks, EventWindow(start, stop, most), pack))
 
@@ -129,21 +130,21 @@ async def selection(live: LivePage, parameters: Parameters, _body: Any) -> Respo
 
 def _pack_selection(found: Result) -> bytes:
     blocks = (limit_stacks(block, MOST_FRAMES) if isinstance(block, Stacks) else block for block in found.blocks)
-    return _page(Page("", (replace(found, blocks=tuple(blocks)),), {}))
+    return pack_page(Page("", (replace(found, blocks=tuple(blocks)),), {}))
 
 
 async def whatif(live: LivePage, _parameters: Parameters, body: Any) -> Response:
     changes = body.get("changes")
     if not (isinstance(changes, list) and len(changes) <= MOST_CHANGES and all(map(_is_change, changes))):
         raise UsageError("changes must be a list of pairs, each a name and a value")
-    return _json(asdict(await live.try_changes([(name, value) for name, value in changes])))
+    return _bytes(await live.try_changes([(name, value) for name, value in changes]))
 
 
 async def sql(live: LivePage, _parameters: Parameters, body: Any) -> Response:
     query = body.get("query")
     if not isinstance(query, str):
         raise UsageError("the query must be a string")
-    return _bytes(await live.sql(query, lambda found: _page(Page("", (found,), {}))))
+    return _bytes(await live.sql(query))
 
 
 async def perfetto(live: LivePage, _parameters: Parameters, _body: Any) -> Response:
@@ -178,16 +179,7 @@ _GROUPS: Final = {group.name: group for group in GROUPS}
 
 
 def _compared(page: Page) -> bytes:
-    return _page(replace(page, results=tuple(result for result in page.results if result.name in COMPARED)))
-
-
-def _page(page: Page) -> bytes:
-    view = View()
-    return _pack_view(view.page(replace(page, glossary={})), view)
-
-
-def _pack_view(data: Mapping[str, Any], view: View) -> bytes:
-    return json.dumps(pack_data(data, view.blobs)).encode()
+    return pack_page(replace(page, results=tuple(result for result in page.results if result.name in COMPARED)))
 
 
 def _json(data: Any) -> Response:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import secrets
+import signal
 import socket
 import sys
 import tempfile
+import threading
 import webbrowser
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from html import escape
 from pathlib import Path
 
@@ -17,20 +20,34 @@ import uvicorn
 
 from lostflops.core.errors import UsageError
 from lostflops.show.serve.app import App
+from lostflops.show.serve.connections import LimitedConnection
+from lostflops.show.serve.limits import ServeLimits
 from lostflops.show.serve.live import LivePage
 
 HOST = "127.0.0.1"
 
 
-def serve(path: Path, port: int, tell: Callable[[str], None], *, browser: bool, other: Path | None = None) -> None:
-    """Serve until Ctrl-C. `tell` is called once, with the address and its token; `other` is a run to compare with."""
+def serve(
+    path: Path,
+    port: int,
+    tell: Callable[[str], None],
+    *,
+    browser: bool,
+    other: Path | None = None,
+    limits: ServeLimits | None = None,
+) -> None:
+    """Serve until Ctrl-C or SIGTERM.
+
+    `tell` is called once, with the address and its token; `other` is a run to compare with.
+    """
+    limits = limits or ServeLimits()
     with _listening(port) as listener:
-        live = LivePage(path, other)
+        live = LivePage(path, other, limits)
         own_port, token = listener.getsockname()[1], secrets.token_urlsafe(32)
         address = f"http://{HOST}:{own_port}/#token={token}"
         tell(address)
         with _browser(address, browser):
-            _run(App(live, own_port, token), listener)
+            _run(App(live, own_port, token), listener, limits)
     if not live.close():
         # Python of a question cannot be interrupted, and nobody waits for its answer.
         sys.stdout.flush()
@@ -39,7 +56,8 @@ def serve(path: Path, port: int, tell: Callable[[str], None], *, browser: bool, 
 
 @contextmanager
 def _listening(port: int) -> Iterator[socket.socket]:
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
+    # With its protocol named, asyncio sets TCP_NODELAY: without that, each answer waits 40 ms for an acknowledgement.
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((HOST, port))
@@ -51,9 +69,11 @@ def _listening(port: int) -> Iterator[socket.socket]:
         yield listener
 
 
-def _run(app: App, listener: socket.socket) -> None:
+def _run(app: App, listener: socket.socket, limits: ServeLimits) -> None:
     config = uvicorn.Config(
         app,
+        http=partial(LimitedConnection, limits),
+        timeout_keep_alive=limits.idle_seconds,
         ws="none",
         lifespan="off",
         access_log=False,
@@ -62,6 +82,9 @@ def _run(app: App, listener: socket.socket) -> None:
         proxy_headers=False,
         timeout_graceful_shutdown=0,
     )
+    if threading.current_thread() is threading.main_thread():
+        # uvicorn raises the signal again when it has ended: all else is ended then, as after Ctrl-C.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
     with suppress(KeyboardInterrupt):
         uvicorn.Server(config).run(sockets=[listener])
 

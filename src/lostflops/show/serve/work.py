@@ -13,8 +13,8 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from queue import Full, Queue
-from typing import Any, Self, TypeVar
+from queue import Empty, Full, Queue
+from typing import Any, Final, Protocol, Self, TypeVar
 from weakref import ref
 
 import duckdb
@@ -24,10 +24,25 @@ from lostflops.store.manifest import Manifest
 from lostflops.store.run import Run
 
 T = TypeVar("T")
+STOPPED: Final = "stopped before there was an answer"
 
 
 class Stopped(LostflopsError):
     """The work was stopped before it had an answer."""
+
+
+class Stoppable(Protocol):
+    """Work that another thread can stop."""
+
+    stopped: bool
+
+    def stop(self) -> None: ...
+
+    def close(self) -> None:
+        """Release what the work has used; called when it has ended."""
+
+
+S = TypeVar("S", bound=Stoppable)
 
 
 class StoppableRun(Run):
@@ -78,13 +93,13 @@ class StoppableRun(Run):
 
     def _check(self) -> None:
         if self.stopped:
-            raise Stopped("stopped before there was an answer")
+            raise Stopped(STOPPED)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Job:
-    function: Callable[[Run], Any]
-    run: StoppableRun
+    function: Callable[[Any], Any]
+    work: Stoppable
     done: Future[Any] = field(default_factory=Future)
 
 
@@ -98,10 +113,10 @@ class Workers:
         for thread in self._threads:
             thread.start()
 
-    async def answer(self, run: StoppableRun, function: Callable[[Run], T], seconds: float) -> T:
-        """Run a function in a thread; raise `Stopped` if it takes longer or too many jobs are waiting. Cancelling the
-        caller stops the work too."""
-        job = _Job(function, run)
+    async def answer(self, work: S, function: Callable[[S], T], seconds: float) -> T:
+        """Call a function with the work in a thread; raise `Stopped` if it takes longer or too many jobs are waiting.
+        Cancelling the caller stops the work too."""
+        job = _Job(function, work)
         try:
             self._jobs.put_nowait(job)
         except Full:
@@ -114,10 +129,20 @@ class Workers:
             return found
         finally:
             if not job.done.done() or job.done.cancelled():
-                run.stop()
+                work.stop()
+                self._leave_queue(job)
+
+    def _leave_queue(self, job: _Job) -> None:
+        """Make room for others; nothing happens if a thread has taken the job."""
+        with self._jobs.mutex, suppress(ValueError):
+            self._jobs.queue.remove(job)
+            job.work.close()
 
     def close(self, seconds: float = 0.5) -> bool:
         """Stop all work; return whether it ended within this time."""
+        with suppress(Empty):
+            while job := self._jobs.get_nowait():
+                job.work.stop()
         for stop in list(self._stops.values()):
             stop()
         for _ in self._threads:
@@ -129,19 +154,19 @@ class Workers:
 
     def _work(self) -> None:
         while job := self._jobs.get():
-            if job.run.stopped:
-                job.run.close()
+            if job.work.stopped:
+                job.work.close()
                 continue
-            self._stops[id(job)] = job.run.stop
+            self._stops[id(job)] = job.work.stop
             try:
-                value = job.function(job.run)
+                value = job.function(job.work)
             except BaseException as error:  # noqa: BLE001 - it is the asker's
                 _set(job.done, error=error)
             else:
                 _set(job.done, value=value)
             finally:
                 del self._stops[id(job)]
-                job.run.close()
+                job.work.close()
 
 
 def _set(done: Future[Any], value: Any = None, error: BaseException | None = None) -> None:

@@ -1,35 +1,23 @@
-"""Work in several processes of this machine, or in this one if there is one item or one worker.
-
-Orders and answers have pipes of their own, which only the worker inherits: whatever a library or a `sitecustomize`
-prints there goes to standard error, and is not taken for an answer.
-"""
+"""Work in several processes of this machine, or in this one if there is one item or one worker."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Final, Generic
 
 import msgspec
 
-from lostflops.core import errors
 from lostflops.core.errors import BrokenSource, SourceError
-from lostflops.store.spread.deaths import count_memory_kills, describe_death
 from lostflops.store.spread.names import WORKERS
 from lostflops.store.spread.work import OnRead, R, T, Work, WorkAnswer, encode_order, result_of
+from lostflops.store.spread.worker_process import WorkerProcess
 
 MOST_DEATHS: Final = 3
 """An item over which this many workers died is taken for the cause."""
-_EXIT_WAIT_S: Final = 5.0
-"""A worker that closed its pipe has ended by then; if not, it is killed."""
 
 
 class Processes:
@@ -69,7 +57,7 @@ class _Workers(Generic[T, R]):
         self._on_read, self._on_done = on_read, on_done
         self._finished: SimpleQueue[BaseException | None] = SimpleQueue()
         self._lock, self._is_over = threading.Lock(), False
-        self._processes = [_start() for _ in range(workers)]
+        self._processes = [WorkerProcess() for _ in range(workers)]
         self._threads = [threading.Thread(target=self._attend, args=(at,), daemon=True) for at in range(workers)]
 
     def __enter__(self) -> _Workers[T, R]:
@@ -130,13 +118,10 @@ class _Workers(Generic[T, R]):
         with self._lock:
             if self._is_over:
                 raise _Died("ended by its parent")
-            process = self._processes[at]
-            process.kill()
-            process.wait()
-            process.close()
-            self._processes[at] = _start()
+            self._processes[at].end()
+            self._processes[at] = WorkerProcess()
 
-    def _hand_over(self, process: _Process, item: T) -> R:
+    def _hand_over(self, process: WorkerProcess, item: T) -> R:
         read = 0
         with suppress(BrokenPipeError):
             process.orders.write(encode_order(self._work, item) + b"\n")
@@ -152,71 +137,3 @@ class _Workers(Generic[T, R]):
             self._on_read(answer.read)
         self._on_read(-read)  # it will be read again
         raise _Died(process.describe_end())
-
-
-_WORKER: Final = """import sys
-sys.path.insert(0, sys.argv[1])
-from lostflops.store.spread.worker import main
-main(int(sys.argv[2]), int(sys.argv[3]))"""
-
-
-class _Process:
-    """A worker process, with its private pipes."""
-
-    def __init__(self) -> None:
-        """Start a worker that imports the same Lostflops as this process, wherever that was found."""
-        where = str(Path(errors.__file__).parents[2])
-        orders, answers = os.pipe(), os.pipe()
-        self.orders, self.answers = os.fdopen(orders[1], "wb"), os.fdopen(answers[0], "rb")
-        self._kills = count_memory_kills()
-        self._peak = 0
-        # Not from the folder that somebody works in, whose modules may be called as others are.
-        command = [sys.executable, "-P", "-c", _WORKER, where, str(orders[0]), str(answers[1])]
-        try:
-            # A group of its own: Ctrl-C is for the parent, which then ends its workers.
-            self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=2, pass_fds=(orders[0], answers[1]), process_group=0
-            )
-        except BaseException:
-            self.close()
-            raise
-        finally:
-            os.close(orders[0])
-            os.close(answers[1])
-
-    def kill(self) -> None:
-        self._process.kill()
-
-    def wait(self) -> None:
-        self._process.wait()
-
-    def describe_end(self) -> str:
-        """Return how the worker ended, after it closed its pipe or sent something unreadable."""
-        until = time.monotonic() + _EXIT_WAIT_S
-        while self._process.returncode is None and time.monotonic() < until:
-            self._reap()
-            time.sleep(0.01)
-        code = self._process.poll()
-        if code is None:
-            return "it stopped answering"
-        return describe_death(code, self._peak, self._kills, count_memory_kills())
-
-    def _reap(self) -> None:
-        """Collect the exit status as `subprocess` would, and with it the largest memory of the process."""
-        try:
-            pid, status, usage = os.wait4(self._process.pid, os.WNOHANG)
-        except ChildProcessError:  # another thread has collected it
-            self._process.poll()
-            return
-        if pid:
-            self._process.returncode = os.waitstatus_to_exitcode(status)
-            self._peak = usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-
-    def close(self) -> None:
-        for pipe in (self.orders, self.answers):
-            with suppress(BrokenPipeError):  # what a dead worker did not take is not missed
-                pipe.close()
-
-
-def _start() -> _Process:
-    return _Process()

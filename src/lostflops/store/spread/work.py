@@ -23,6 +23,8 @@ _MODULES: Final = {
     "ingest": "lostflops.ingest.tasks",
     "by_rank": "lostflops.account.ledger.by_rank",
     "derive": "lostflops.account.derive.tasks",
+    "sql": "lostflops.show.serve.sql_question",
+    "whatif": "lostflops.show.serve.whatif_question",
 }
 """Module that declares each work, as `WORK`: a message cannot ask for anything else."""
 
@@ -82,7 +84,9 @@ def carried_out(order: bytes, on_read: OnRead) -> WorkAnswer:
         return WorkAnswer(result=msgspec.Raw(msgspec.json.encode(work.do(item, on_read))))
     except Exception as error:  # noqa: BLE001 - a worker that dies would not say why
         ours = _ours(error)
-        return WorkAnswer(error=str(ours), error_type=type(ours).__name__)
+        # An error that another room defines is raised as the one that it is a kind of.
+        known = next(kind for kind in type(ours).__mro__ if kind.__module__ == errors.__name__)
+        return WorkAnswer(error=str(ours), error_type=known.__name__)
 
 
 def _ours(error: Exception) -> LostflopsError:
