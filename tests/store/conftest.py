@@ -25,7 +25,16 @@ class HandMadeRun:
         """A part with two lanes called after `name`."""
         path = run.staging / "lanes" / f"{source_format}-{rank:06d}.parquet"
         writer = ParquetWriter()
-        writer.write(LANES, {"rank": ConstantColumn(rank), "lane": [0, 1], "name": [name, f"{name}+"]}, path)
+        writer.write(
+            LANES,
+            {
+                "rank": ConstantColumn(rank),
+                "lane": [0, 1],
+                "kind": ConstantColumn("thread"),
+                "name": [name, f"{name}+"],
+            },
+            path,
+        )
         writer.close()
         return DataFile(path=run.relative(path), format=source_format, ranks=[rank])
 

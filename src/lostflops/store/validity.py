@@ -25,7 +25,7 @@ _RANKS: Final = ("rank", "reference", "late_rank", "peer", "local_rank")
 _SIZES: Final = ("size", "group_size", "world_size", "expected", "seen")
 _LANES: Final = ("lane", "from_lane", "to_lane")
 _AT_LEAST_0: Final = (
-    *("dur", "ns", "wait", "longest", "gap_ns", "occupied_ns", "wall", "compute", "comm", "hidden", "count"),
+    *("dur", "ns", "wait", "longest", "gap_ns", "occupied_ns", "wall", "compute", "comm", "hidden"),
     *("events", "ordinal", "attempt", "position", "microbatch", "chunk", "stage", "parts", "place", "records"),
 )
 _MOST: Final = 1 << 61
@@ -34,16 +34,16 @@ _JSON_LISTS: Final = ("notes", "running", "shape", "local_shape")
 _JSON: Final = (*_JSON_LISTS, "value", "document")
 _REQUIRED: Final = {
     "lanes": ("lane", "kind"),
-    "events": ("event", "lane", "kind", "name", "start", "dur"),
+    "events": ("event", "lane", "kind", "start", "dur"),
     "steps": ("step", "start", "stop"),
     "groups": ("group_id",),
     "collectives": ("event", "op", "start", "stop"),
     "memory": ("time", "bytes"),
     "links": ("from_lane", "from_start", "to_lane", "to_start"),
-    "passes": ("step", "microbatch", "direction", "start", "stop"),
+    "passes": ("step", "direction", "start", "stop"),
     "clocks": ("reference", "method"),
     "arrivals": ("meeting", "is_transfer", "seen"),
-    "attempts": ("attempt", "session", "start"),
+    "attempts": ("attempt", "session"),
     "timings": ("attempt", "step", "start", "stop"),
     "parameters": ("position", "name"),
     "job": ("attempt", "key", "value"),
@@ -164,7 +164,7 @@ def _doubts(table: TableSchema) -> Iterator[tuple[str, str]]:
 
 
 def _doubts_of_column(table: TableSchema, column: Column) -> Iterator[tuple[str, str]]:
-    name, limits = column.name, _limits(column)
+    name, limits = column.name, _limits(table, column)
     if limits is not None:
         # `xor` keeps DuckDB from answering by statistics, which a file may state falsely.
         yield f"an impossible {name}", f"xor({name}, 0) NOT BETWEEN {limits[0]} AND {limits[1]}"
@@ -179,10 +179,13 @@ def _doubts_of_column(table: TableSchema, column: Column) -> Iterator[tuple[str,
         yield f"no list in {name}", f"json_valid({name}) AND json_type({name}) <> 'ARRAY'"
 
 
+_OF_MEMORY: Final = ("memory", "holdings", "allocator_blocks")
+_MOST_MEMORY: Final = 1 << 50
+"""Limit of memory: no device has a petabyte."""
 _OF_LEDGER: Final = ("ledger", "stretches", "stacks")
 
 
-def _limits(column: Column) -> tuple[int, int] | None:
+def _limits(table: TableSchema, column: Column) -> tuple[int, int] | None:
     """Return the smallest and the largest value of a column; None if any is possible."""
     if column.type not in ("INTEGER", "BIGINT"):
         return None
@@ -194,6 +197,10 @@ def _limits(column: Column) -> tuple[int, int] | None:
         return 0, MOST_LANES
     if column.name in _AT_LEAST_0:
         return 0, FARTHEST if column.unit == "ns" else _MOST
+    if column.name == "count":  # a lossy source may state any number
+        return 0, 2**63 - 1
     if column.unit == "ns":
         return -FARTHEST, FARTHEST
+    if column.unit == "bytes" and table.name in _OF_MEMORY:
+        return -_MOST_MEMORY, _MOST_MEMORY
     return (-_MOST, _MOST) if column.unit in ("bytes", "FLOPs") else None

@@ -16,7 +16,7 @@ export function drawStrips(block: Strips, context: Context): Element {
   const timeline = new Timeline(model, {
     glossary: page.glossary,
     live,
-    // A server sums ranks of its run: rows that are none, such as those of a comparison, are not known to it.
+    // A server sums ranks of its own run. Rows of a comparison are not ranks, so it does not know them.
     totals: live && hasRanks(model) ? liveTotals(model, live) : fileTotals(block, model, (blob) => context.source.numbers(blob)),
     draw: (one) => drawBlock(one, context),
   });

@@ -77,7 +77,7 @@ export class State {
     return this.model.groups.findIndex((group) => group.rank === rank);
   }
 
-  /** Time of these groups; null where there are none. */
+  /** Time of these groups; null if there are no groups. */
   areaOf(start: number, stop: number, groups: readonly number[]): Area | null {
     if (!groups.length) return null;
     return { start, stop, groups: groups.length === this.model.groups.length ? [] : groups };
