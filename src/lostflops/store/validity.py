@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -110,7 +110,7 @@ def check_values(folder: Path, manifest: Manifest, connection: duckdb.DuckDBPyCo
         return
     for table in TABLES:
         if manifest.files.get(table.name):
-            _check_table(folder, table, connection)
+            _check_table(folder, table, connection, manifest.columns.get(table.name, ()))
     [(count,)] = connection.execute(_OPEN_LEDGERS).fetchall()
     if count:
         raise BrokenRun(f"{folder}: the ledgers of {count:,} ranks do not sum to their time. Do not use this run.")
@@ -131,7 +131,10 @@ def _mark(folder: Path) -> Path:
     return Path(cache) / "lostflops" / "checked" / digest
 
 
-def _check_table(folder: Path, table: TableSchema, connection: duckdb.DuckDBPyConnection) -> None:
+def _check_table(
+    folder: Path, table: TableSchema, connection: duckdb.DuckDBPyConnection, written: Collection[str]
+) -> None:
+    """Check a table; columns that are newer than the run, which are not `written`, are null."""
     view = connection.table(table.name)
     for column, kind in zip(table.columns, view.types, strict=True):
         if str(kind) != column.type:
@@ -139,7 +142,7 @@ def _check_table(folder: Path, table: TableSchema, connection: duckdb.DuckDBPyCo
                 f"{folder}: column {column.name} of table {table.name} has type {str(kind)[:40]} instead of "
                 f"{column.type}. Do not use this run."
             )
-    doubts = list(_doubts(table))
+    doubts = list(_doubts(table, written))
     counts = ", ".join(f"count(*) FILTER ({condition})" for _, condition in doubts)
     [found] = connection.execute(f"SELECT {counts} FROM {table.name}").fetchall()
     for (what, _), count in zip(doubts, found, strict=True):
@@ -150,11 +153,12 @@ def _check_table(folder: Path, table: TableSchema, connection: duckdb.DuckDBPyCo
             )
 
 
-def _doubts(table: TableSchema) -> Iterator[tuple[str, str]]:
+def _doubts(table: TableSchema, written: Collection[str]) -> Iterator[tuple[str, str]]:
     """Yield in words, and as SQL, what no row of a table may be."""
     names = table.column_names()
-    for name in (*(("rank",) if "rank" in names else ()), *_REQUIRED.get(table.name, ())):
-        yield f"no {name}", f"{name} IS NULL"
+    for name in ("rank", *_REQUIRED.get(table.name, ())):
+        if name in names and name in written:
+            yield f"no {name}", f"{name} IS NULL"
     for column in table.columns:
         yield from _doubts_of_column(table, column)
     for first, last in (("start", "stop"), ("device_start", "device_stop")):
