@@ -14,8 +14,9 @@ from typing import Final
 import numpy as np
 
 from lostflops.account.ledger.host_traits import Trait
-from lostflops.account.ledger.record import MEMCPY, Codes, Ns, Record, distinct
+from lostflops.account.ledger.record import MEMCPY, Codes, Ns, Record
 from lostflops.store.intervals import Intervals
+from lostflops.store.row_groups import group_rows
 
 _PAGEABLE: Final = re.compile(r"Pageable|DtoH(?!.*Pinned)")
 _TO_HOST: Final = re.compile(r"Memcpy DtoH")
@@ -52,8 +53,9 @@ def explain(record: Record, idle: Intervals) -> Gaps:
     layers = _GapLayers(Intervals.of(start[known], begin[known]))
     calls = Intervals.of(begin[known], until[known])
     layers.add("idle.host", calls)
-    for lane in distinct(lanes[known]):
-        own = lanes == lane
+    for lane, own in group_rows(lanes):
+        if lane < 0:
+            continue
         blocked = Intervals.of(start[own], refilled[own])
         calls |= layers.take_thread(record, lane, Intervals.of(start[own], begin[own]), blocked)
     layers.add("idle.dependency", Intervals.of(until[known], stop[known]))
@@ -186,21 +188,23 @@ def _refills(record: Record, start: Ns, launch: Ns, lanes: Codes) -> tuple[Codes
     device = record.device
     launches = np.sort(record.host.start[np.unique(device.launch[device.launch >= 0])])
     blocking = blocking_calls(record)
-    for lane in distinct(lanes[lanes >= 0]):
-        rows = blocking[np.isin(record.host.lane[blocking], [lane, record.training_lane])]
-        if not rows.size:
+    by_lane = {lane: blocking[rows] for lane, rows in group_rows(record.host.lane[blocking])}
+    nothing = blocking[:0]
+    for lane, own in group_rows(lanes):
+        both = {lane, record.training_lane}
+        rows = np.sort(np.concatenate([by_lane.get(one, nothing) for one in both]))
+        if lane < 0 or not rows.size:
             continue
         rows = rows[np.argsort(record.host.start[rows], kind="stable")]
-        own = np.flatnonzero(lanes == lane)
         at = np.searchsorted(record.host.start[rows], start[own], side="right") - 1
-        own, at = own[at >= 0], at[at >= 0]
+        begun, at = own[at >= 0], at[at >= 0]
         last = _running_argmax(record.host.stop[rows])[at]
         returned = record.host.stop[rows[last]]
         following = np.searchsorted(launches, returned)
         first = np.where(following < launches.size, launches[np.minimum(following, launches.size - 1)], NEVER)
-        waited = (first > start[own]) & (returned >= start[own] - CLOCK_SKEW)
-        blocker[own[waited]] = rows[last[waited]]
-        refilled[own[waited]] = np.minimum(first, launch[own])[waited]
+        waited = (first > start[begun]) & (returned >= start[begun] - CLOCK_SKEW)
+        blocker[begun[waited]] = rows[last[waited]]
+        refilled[begun[waited]] = np.minimum(first, launch[begun])[waited]
     return blocker, refilled
 
 
