@@ -8,6 +8,7 @@ device itself waits.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -50,49 +51,63 @@ def explain(record: Record, idle: Intervals) -> Gaps:
     begin, until = _handed_over(record, start, stop, launch, returned)
     lanes = np.where(known, _launch_lane(record, ender), -1)
     blocker, refilled = _refills(record, start, begin, lanes)
-    layers = _GapLayers(Intervals.of(start[known], begin[known]))
-    calls = Intervals.of(begin[known], until[known])
-    layers.add("idle.host", calls)
+    layers = _GapLayers(record)
+    calls = [Intervals.of(begin[known], until[known])]
+    layers.add("idle.host", calls[0])
     for lane, own in group_rows(lanes):
         if lane < 0:
             continue
         blocked = Intervals.of(start[own], refilled[own])
-        calls |= layers.take_thread(record, lane, Intervals.of(start[own], begin[own]), blocked)
+        calls.append(layers.take_thread(lane, Intervals.of(start[own], begin[own]), blocked))
     layers.add("idle.dependency", Intervals.of(until[known], stop[known]))
     for line, rest in (("idle.dependency", ~known & queued), ("unexplained", ~known & ~queued)):
         layers.add(line, Intervals.of(start[rest], stop[rest]))
-    return Gaps(start=start, stop=stop, ender=ender, blocker=blocker, lines=layers.lines, calls=calls)
+    return Gaps(start=start, stop=stop, ender=ender, blocker=blocker, lines=layers.lines(), calls=_union(calls))
 
 
 class _GapLayers:
-    """Idle time that is given out once: what one line took, no later line can have."""
+    """Idle time of one thread after the other; each gap is one thread's, so threads do not compete for time."""
 
-    def __init__(self, free: Intervals) -> None:
-        self._free = free
-        self.lines: dict[str, Intervals] = {}
-
-    def take(self, line: str, span: Intervals) -> Intervals:
-        taken = self._free & span
-        self._free -= taken
-        self.add(line, taken)
-        return taken
+    def __init__(self, record: Record) -> None:
+        self._host, self._begins = record.host, record.host_begins
+        self._loading = record.host.spans(Trait.DATA, [record.training_lane])
+        self._parts: dict[str, list[Intervals]] = {}
 
     def add(self, line: str, span: Intervals) -> None:
-        self.lines[line] = self.lines.get(line, Intervals.empty()) | span
+        self._parts.setdefault(line, []).append(span)
 
-    def take_thread(self, record: Record, lane: int, region: Intervals, blocked: Intervals) -> Intervals:
-        """Split what one launching thread did in its region; return the runtime calls' part of `idle.host`."""
-        host, lanes = record.host, [lane]
-        self.take("unexplained", region.clip(_BEFORE_ALL, record.host_begins))
-        self.take("idle.data", host.spans(Trait.DATA, [lane, record.training_lane]) & region)
-        self.take("idle.sync", blocked)
-        self.take("idle.alloc", host.spans(Trait.ALLOC, lanes) & region)
-        self.take("idle.compile", host.spans(Trait.COMPILE, lanes) & region)
-        runtime = self.take("idle.host", host.spans(Trait.RUNTIME, lanes) & region)
-        self.take("idle.host", host.spans(Trait.OP, lanes) & region)
-        # Without any recorded op nothing tells dispatch from Python.
-        self.take("idle.python" if host.having(Trait.OP, lanes).size else "unexplained", region)
-        return runtime
+    def lines(self) -> dict[str, Intervals]:
+        return {line: _union(parts) for line, parts in self._parts.items()}
+
+    def take_thread(self, lane: int, region: Intervals, blocked: Intervals) -> Intervals:
+        """Split what one launching thread did in its region; return the runtime calls' part of `idle.host`.
+
+        Time is given out once: what one line took, no later line can have.
+        """
+        host, lanes = self._host, [lane]
+        runtime = host.spans(Trait.RUNTIME, lanes)
+        layers = (
+            ("unexplained", region.clip(_BEFORE_ALL, self._begins)),
+            ("idle.data", (host.spans(Trait.DATA, lanes) & region) | (self._loading & region)),
+            ("idle.sync", blocked),
+            ("idle.alloc", host.spans(Trait.ALLOC, lanes)),
+            ("idle.compile", host.spans(Trait.COMPILE, lanes)),
+            ("idle.host", runtime),
+            ("idle.host", host.spans(Trait.OP, lanes)),
+            # Without any recorded op nothing tells dispatch from Python.
+            ("idle.python" if host.having(Trait.OP, lanes).size else "unexplained", region),
+        )
+        free, called = region, Intervals.empty()
+        for line, span in layers:
+            taken = free & span
+            free -= taken
+            self.add(line, taken)
+            called = taken if span is runtime else called
+        return called
+
+
+def _union(parts: Sequence[Intervals]) -> Intervals:
+    return Intervals.of(*(np.concatenate([getattr(part, edge) for part in parts]) for edge in ("start", "stop")))
 
 
 def _split_gaps(idle: Intervals, instants: Ns) -> tuple[Ns, Ns]:
