@@ -893,7 +893,7 @@ def test_custom_collectives_have_the_op_of_their_name(rows):
 
 
 def test_texts_beyond_the_cap_are_counted_by_kind(rows, traces, monkeypatch):
-    monkeypatch.setattr("lostflops.ingest.common.vocabulary._MOST_DETAILS", 2)
+    monkeypatch.setattr("lostflops.ingest.common.vocabulary.MOST_DETAILS", 2)
     trace = [op(f"op {i}", i, 1, **{"Input Dims": [[i]]}) for i in range(5)]
     trace += [kernel(i, 20 + i, 1, grid=[i + 1, 1, 1]) for i in range(5)]
     rows("select 1", trace)

@@ -15,7 +15,8 @@ A frame is a magic word, the rank, the length and the CRC-32 of its payload, the
 A session is one process from its first frame to its end; its records are numbered from 0, and `first` is the number of
 the frame's first. `dropped` counts the records that the session lost so far because its ring was full or a write
 failed; they have no numbers. Records in a frame with a valid CRC were acknowledged; a process that is killed while it
-writes leaves a torn frame, which is skipped. Only the standard library is used here: the training job imports it.
+writes leaves a torn frame, which is skipped. Only the standard library and our limits are used here: the training job
+imports it.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol, Self, TypeVar
 
+from lostflops.core.limits import CHECKS_PER_BYTE, LARGEST_FRAME
+
 FOLDER: Final = "capture"
 SUFFIX: Final = ".capture"
 WINDOWS: Final = "windows"
@@ -36,7 +39,6 @@ VERSION: Final = 1
 
 _MAGIC: Final = b"\x89LFC"
 _HEADER: Final = struct.Struct("<4sIII")
-_LARGEST: Final = 64 << 20
 _RAW, _REDUCED = ".json.gz", ".parts"
 _TRACE: Final = re.compile(r"rank-(\d+)\.w(\d+)\.(?:json\.gz|parts)")
 _UNFINISHED: Final = re.compile(r"rank-\d+\.w\d+\.json(?:\.\d+)?(?:\.part|(?<=\d))")
@@ -163,6 +165,9 @@ class FrameReader:
 
     damaged: int = 0
     """Number of stretches between whole frames from which no frame could be read."""
+    _arrived: int = 0
+    _checked_in_vain: int = 0
+    """Bytes that a header stated as its payload, but that are not a frame."""
     _buffer: bytes = b""
     _place: int = 0
     _in_damage: bool = False
@@ -170,21 +175,25 @@ class FrameReader:
     def feed(self, data: bytes) -> Iterator[Frame]:
         self._buffer = self._buffer[self._place :] + data
         self._place = 0
-        while self._seek():
-            frame = self._take()
-            if frame is not None:
-                yield frame
+        self._arrived += len(data)
+        yield from self._whole_frames()
 
     def finish(self) -> Iterator[Frame]:
         """Yield the frames after a torn frame whose stated length goes past the end of the file."""
         while self.pending:
-            self._skip()
-            yield from self.feed(b"")
+            self._skip(1)
+            yield from self._whole_frames()
 
     @property
     def pending(self) -> int:
         """Number of bytes at the end that are not a whole frame yet."""
         return len(self._buffer) - self._place
+
+    def _whole_frames(self) -> Iterator[Frame]:
+        while self._seek():
+            frame = self._take()
+            if frame is not None:
+                yield frame
 
     def _seek(self) -> bool:
         """Go to the next frame; return False if it is not whole yet."""
@@ -195,7 +204,7 @@ class FrameReader:
         if at < 0 or self.pending < _HEADER.size:
             return False
         length = self._header()[1]
-        return length > _LARGEST or self.pending >= _HEADER.size + length
+        return length > LARGEST_FRAME or self.pending >= _HEADER.size + length
 
     def _header(self) -> tuple[int, int, int]:
         _, rank, length, checksum = _HEADER.unpack_from(self._buffer, self._place)
@@ -205,17 +214,25 @@ class FrameReader:
         rank, length, checksum = self._header()
         start = self._place + _HEADER.size
         payload = self._buffer[start : start + length]
-        frame = _decode_frame(rank, payload) if length <= _LARGEST and _checksum(rank, payload) == checksum else None
+        frame = (
+            _decode_frame(rank, payload) if length <= LARGEST_FRAME and _checksum(rank, payload) == checksum else None
+        )
         if frame is None:
-            self._skip()
+            self._skip_false_header(length if length <= LARGEST_FRAME else 0)
             return None
         self._place = start + length
         self._in_damage = False
         return frame
 
-    def _skip(self) -> None:
+    def _skip_false_header(self, length: int) -> None:
+        """Skip a header whose payload is not a frame; look for frames in that payload only within the budget."""
+        self._checked_in_vain += length
+        is_affordable = self._checked_in_vain <= LARGEST_FRAME + CHECKS_PER_BYTE * self._arrived
+        self._skip(1 if is_affordable else _HEADER.size + length)
+
+    def _skip(self, count: int) -> None:
         self._note_damage(True)
-        self._place += 1
+        self._place += count
 
     def _note_damage(self, is_damage: bool) -> None:
         if is_damage and not self._in_damage:

@@ -18,6 +18,7 @@ import duckdb
 import numpy as np
 import numpy.typing as npt
 
+from lostflops.core.limits import MOST_LANES
 from lostflops.store.tables import EVENTS, Column, TableSchema
 
 _GLOB = re.compile(r"([*?\[])")
@@ -27,8 +28,6 @@ _OPTIONS = "FORMAT parquet, PARQUET_VERSION v2, COMPRESSION zstd, COMPRESSION_LE
 
 FARTHEST = 3 << 61
 """Limit of a time in ns; readers accept stamps, bases that they count from, and durations up to 1 << 61 each."""
-MOST_LANES = 1 << 20
-"""Limit of the number of a lane: readers number the lanes of a rank from 0, and tables by lane are made from it."""
 _OF_EVERY_EVENT = ("event", "lane", "start", "dur")
 _LANE_NUMBERS = ("lane", "from_lane", "to_lane")
 _DTYPES = {"INTEGER": np.int64, "BIGINT": np.int64, "DOUBLE": np.float64, "BOOLEAN": np.bool_}
@@ -105,6 +104,14 @@ class ParquetWriter:
         self._connection.execute(f"COPY ({rows}) TO '{_escape_quotes(path)}' ({_OPTIONS})")
         _make_durable(path)
 
+    def replace_column(self, part: Path, path: Path, column: str, values: npt.NDArray[Any]) -> None:
+        """Write the rows of a file, in their order, with other values in a column."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        rows = f"SELECT part.* REPLACE (fresh.value AS {column}) FROM {scan([part])} AS part POSITIONAL JOIN fresh"
+        with self._known_as("fresh", {"value": values}):
+            self._connection.execute(f"COPY ({rows}) TO '{_escape_quotes(path)}' ({_OPTIONS})")
+        _make_durable(path)
+
     def merge_as(self, table: TableSchema, parts: Sequence[Path], path: Path) -> None:
         """Write rows of several files as one file with all columns of the table; null if no file has a column."""
         present = {name for types in self._types(parts).values() for name, _ in types}
@@ -145,9 +152,9 @@ class ParquetWriter:
             found[file].append((name, str(kind)))
         return {file: columns[1:] for file, columns in found.items()}  # the first is the root
 
-    def read(self, path: Path, where: str = "true") -> dict[str, list[Any]]:
+    def read(self, path: Path, where: str = "true", columns: str = "*") -> dict[str, list[Any]]:
         """Return rows of a small file as lists, nulls as None."""
-        relation = self._connection.sql(f"SELECT * FROM {scan([path])} WHERE {where}")
+        relation = self._connection.sql(f"SELECT {columns} FROM {scan([path])} WHERE {where}")
         names = relation.columns
         rows = relation.fetchall()
         return {name: [row[i] for row in rows] for i, name in enumerate(names)}

@@ -52,6 +52,7 @@ class PartWriter:
         self._folder = folder
         self._stem = stem
         self._pending: defaultdict[tuple[str, ...], list[_TableBatch]] = defaultdict(list)
+        self._pending_rows: Counter[tuple[str, ...]] = Counter()
         self._tables: dict[str, TableSchema] = {}
         self._files: list[PartFile] = []
         self._new = 0
@@ -66,7 +67,8 @@ class PartWriter:
         self._tables[table.name] = table
         key = (table.name, *sorted(columns))
         self._pending[key].append(_TableBatch(rank, rows, columns))
-        if sum(batch.rows for batch in self._pending[key]) >= PIECE_ROWS:
+        self._pending_rows[key] += rows
+        if self._pending_rows[key] >= PIECE_ROWS:
             self._write(key)
 
     def new_file(self, table: TableSchema) -> Path:
@@ -122,6 +124,7 @@ class PartWriter:
 
     def _write(self, key: tuple[str, ...]) -> None:
         batches = self._pending.pop(key)
+        del self._pending_rows[key]
         table = self._tables[key[0]]
         columns = {name: _concat_columns([batch.columns[name] for batch in batches], batches) for name in key[1:]}
         columns["rank"] = _concat_columns([ConstantColumn(batch.rank) for batch in batches], batches)

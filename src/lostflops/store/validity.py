@@ -16,9 +16,9 @@ from typing import Final
 import duckdb
 
 from lostflops.core.errors import BrokenRun
-from lostflops.core.limits import LARGEST_WORLD
+from lostflops.core.limits import LARGEST_WORLD, MOST_LANES
 from lostflops.store.manifest import FILE_NAME, Manifest
-from lostflops.store.parquet import FARTHEST, MOST_LANES
+from lostflops.store.parquet import FARTHEST
 from lostflops.store.tables import TABLES, Column, TableSchema
 
 _RANKS: Final = ("rank", "reference", "late_rank", "peer", "local_rank")

@@ -16,8 +16,11 @@ experts, bookkeeping of a server) is `other`, and so is a name that says nothing
 from __future__ import annotations
 
 import re
-from functools import lru_cache
-from typing import Final, TypeVar
+from collections.abc import Callable
+from functools import cache, lru_cache
+from typing import Any, Final, TypeVar
+
+from lostflops.core.limits import MOST_NAMES
 
 CLASSES: Final = (
     "matmul",
@@ -161,7 +164,7 @@ _AMD: Final = r"cijk_|xdl|mfma|gtcx|ck_tile|ck::"
 
 _Answer = TypeVar("_Answer")
 
-_REMEMBERED: Final = 10_000
+_REMEMBERED: Final = MOST_NAMES
 """Size of the caches: a kernel comes with many ops, and an op with many kernels, but there are few of each."""
 
 # Templates whose argument is the kernel: CUTLASS, composable kernels, ATen, Apex.
@@ -235,7 +238,17 @@ def uses_tensor_cores(kernel: str) -> bool | None:
 
 
 def _first(rows: tuple[tuple[_Answer, str], ...], text: str) -> _Answer | None:
-    return next((answer for answer, pattern in rows if re.search(pattern, text, re.IGNORECASE)), None)
+    for answer, search in _searches(rows):
+        if search(text):
+            found: _Answer = answer
+            return found
+    return None
+
+
+@cache
+def _searches(rows: tuple[tuple[Any, str], ...]) -> tuple[tuple[Any, Callable[[str], object]], ...]:
+    """Return the rows with compiled patterns: to look them up again takes longer than most searches."""
+    return tuple((answer, re.compile(pattern, re.IGNORECASE).search) for answer, pattern in rows)
 
 
 def _identity(name: str) -> str:

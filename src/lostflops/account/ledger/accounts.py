@@ -35,6 +35,7 @@ from lostflops.account.ledger.together import Together, together
 from lostflops.account.ledger.windows import LedgerWindow, WindowKind
 from lostflops.account.ledger.work import RankWork, rank_work
 from lostflops.store.intervals import Intervals
+from lostflops.store.row_groups import group_rows
 
 Lines = dict[str, int]
 Shares = list[tuple[str, Codes, Ns]]
@@ -160,10 +161,8 @@ def _overlap(compute: Intervals, comm: Intervals) -> Overlap:
 def _groups(record: Record, made: Partition) -> dict[str, Overlap]:
     calls, inside = record.communication, made.window.inside
     return {
-        record.collectives.name(code): _overlap(
-            made.compute, Intervals.of(calls.start[calls.group == code], calls.stop[calls.group == code]) & inside
-        )
-        for code in np.unique(calls.group).tolist()
+        record.collectives.name(code): _overlap(made.compute, Intervals.of(calls.start[own], calls.stop[own]) & inside)
+        for code, own in group_rows(calls.group)
     }
 
 

@@ -28,6 +28,8 @@ MOST_EVENTS: Final = 750_000
 """This many are replayed within a second."""
 AFFORDED: Final = 3_000_000
 """A replay of more events takes too long for a page."""
+_AFFORDED_RANKS: Final = 4_096
+"""Ranks that are replayed for a page: each takes some ms, however little it recorded."""
 WARM_UP: Final = 2.0
 """A first step of more than this many times the others' median is warm-up: compilation, allocation, connections."""
 _FEWEST_OTHERS: Final = 3
@@ -88,7 +90,7 @@ def without_warm_up(run: Run) -> Run:
 
 def is_large(run: Run) -> bool:
     """Return whether even the few steps that represent the run take minutes to replay."""
-    return events_replayed(run) > AFFORDED
+    return len(run.ranks) > _AFFORDED_RANKS or events_replayed(run) > AFFORDED
 
 
 def events_replayed(run: Run) -> int:

@@ -8,14 +8,16 @@ device itself waits.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from lostflops.account.ledger.host_traits import Trait
-from lostflops.account.ledger.record import MEMCPY, Codes, Ns, Record, distinct
+from lostflops.account.ledger.record import MEMCPY, Codes, Ns, Record
 from lostflops.store.intervals import Intervals
+from lostflops.store.row_groups import group_rows
 
 _PAGEABLE: Final = re.compile(r"Pageable|DtoH(?!.*Pinned)")
 _TO_HOST: Final = re.compile(r"Memcpy DtoH")
@@ -49,48 +51,63 @@ def explain(record: Record, idle: Intervals) -> Gaps:
     begin, until = _handed_over(record, start, stop, launch, returned)
     lanes = np.where(known, _launch_lane(record, ender), -1)
     blocker, refilled = _refills(record, start, begin, lanes)
-    layers = _GapLayers(Intervals.of(start[known], begin[known]))
-    calls = Intervals.of(begin[known], until[known])
-    layers.add("idle.host", calls)
-    for lane in distinct(lanes[known]):
-        own = lanes == lane
+    layers = _GapLayers(record)
+    calls = [Intervals.of(begin[known], until[known])]
+    layers.add("idle.host", calls[0])
+    for lane, own in group_rows(lanes):
+        if lane < 0:
+            continue
         blocked = Intervals.of(start[own], refilled[own])
-        calls |= layers.take_thread(record, lane, Intervals.of(start[own], begin[own]), blocked)
+        calls.append(layers.take_thread(lane, Intervals.of(start[own], begin[own]), blocked))
     layers.add("idle.dependency", Intervals.of(until[known], stop[known]))
     for line, rest in (("idle.dependency", ~known & queued), ("unexplained", ~known & ~queued)):
         layers.add(line, Intervals.of(start[rest], stop[rest]))
-    return Gaps(start=start, stop=stop, ender=ender, blocker=blocker, lines=layers.lines, calls=calls)
+    return Gaps(start=start, stop=stop, ender=ender, blocker=blocker, lines=layers.lines(), calls=_union(calls))
 
 
 class _GapLayers:
-    """Idle time that is given out once: what one line took, no later line can have."""
+    """Idle time of one thread after the other; each gap is one thread's, so threads do not compete for time."""
 
-    def __init__(self, free: Intervals) -> None:
-        self._free = free
-        self.lines: dict[str, Intervals] = {}
-
-    def take(self, line: str, span: Intervals) -> Intervals:
-        taken = self._free & span
-        self._free -= taken
-        self.add(line, taken)
-        return taken
+    def __init__(self, record: Record) -> None:
+        self._host, self._begins = record.host, record.host_begins
+        self._loading = record.host.spans(Trait.DATA, [record.training_lane])
+        self._parts: dict[str, list[Intervals]] = {}
 
     def add(self, line: str, span: Intervals) -> None:
-        self.lines[line] = self.lines.get(line, Intervals.empty()) | span
+        self._parts.setdefault(line, []).append(span)
 
-    def take_thread(self, record: Record, lane: int, region: Intervals, blocked: Intervals) -> Intervals:
-        """Split what one launching thread did in its region; return the runtime calls' part of `idle.host`."""
-        host, lanes = record.host, [lane]
-        self.take("unexplained", region.clip(_BEFORE_ALL, record.host_begins))
-        self.take("idle.data", host.spans(Trait.DATA, [lane, record.training_lane]) & region)
-        self.take("idle.sync", blocked)
-        self.take("idle.alloc", host.spans(Trait.ALLOC, lanes) & region)
-        self.take("idle.compile", host.spans(Trait.COMPILE, lanes) & region)
-        runtime = self.take("idle.host", host.spans(Trait.RUNTIME, lanes) & region)
-        self.take("idle.host", host.spans(Trait.OP, lanes) & region)
-        # Without any recorded op nothing tells dispatch from Python.
-        self.take("idle.python" if host.having(Trait.OP, lanes).size else "unexplained", region)
-        return runtime
+    def lines(self) -> dict[str, Intervals]:
+        return {line: _union(parts) for line, parts in self._parts.items()}
+
+    def take_thread(self, lane: int, region: Intervals, blocked: Intervals) -> Intervals:
+        """Split what one launching thread did in its region; return the runtime calls' part of `idle.host`.
+
+        Time is given out once: what one line took, no later line can have.
+        """
+        host, lanes = self._host, [lane]
+        runtime = host.spans(Trait.RUNTIME, lanes)
+        layers = (
+            ("unexplained", region.clip(_BEFORE_ALL, self._begins)),
+            ("idle.data", (host.spans(Trait.DATA, lanes) & region) | (self._loading & region)),
+            ("idle.sync", blocked),
+            ("idle.alloc", host.spans(Trait.ALLOC, lanes)),
+            ("idle.compile", host.spans(Trait.COMPILE, lanes)),
+            ("idle.host", runtime),
+            ("idle.host", host.spans(Trait.OP, lanes)),
+            # Without any recorded op nothing tells dispatch from Python.
+            ("idle.python" if host.having(Trait.OP, lanes).size else "unexplained", region),
+        )
+        free, called = region, Intervals.empty()
+        for line, span in layers:
+            taken = free & span
+            free -= taken
+            self.add(line, taken)
+            called = taken if span is runtime else called
+        return called
+
+
+def _union(parts: Sequence[Intervals]) -> Intervals:
+    return Intervals.of(*(np.concatenate([getattr(part, edge) for part in parts]) for edge in ("start", "stop")))
 
 
 def _split_gaps(idle: Intervals, instants: Ns) -> tuple[Ns, Ns]:
@@ -186,21 +203,23 @@ def _refills(record: Record, start: Ns, launch: Ns, lanes: Codes) -> tuple[Codes
     device = record.device
     launches = np.sort(record.host.start[np.unique(device.launch[device.launch >= 0])])
     blocking = blocking_calls(record)
-    for lane in distinct(lanes[lanes >= 0]):
-        rows = blocking[np.isin(record.host.lane[blocking], [lane, record.training_lane])]
-        if not rows.size:
+    by_lane = {lane: blocking[rows] for lane, rows in group_rows(record.host.lane[blocking])}
+    nothing = blocking[:0]
+    for lane, own in group_rows(lanes):
+        both = {lane, record.training_lane}
+        rows = np.sort(np.concatenate([by_lane.get(one, nothing) for one in both]))
+        if lane < 0 or not rows.size:
             continue
         rows = rows[np.argsort(record.host.start[rows], kind="stable")]
-        own = np.flatnonzero(lanes == lane)
         at = np.searchsorted(record.host.start[rows], start[own], side="right") - 1
-        own, at = own[at >= 0], at[at >= 0]
+        begun, at = own[at >= 0], at[at >= 0]
         last = _running_argmax(record.host.stop[rows])[at]
         returned = record.host.stop[rows[last]]
         following = np.searchsorted(launches, returned)
         first = np.where(following < launches.size, launches[np.minimum(following, launches.size - 1)], NEVER)
-        waited = (first > start[own]) & (returned >= start[own] - CLOCK_SKEW)
-        blocker[own[waited]] = rows[last[waited]]
-        refilled[own[waited]] = np.minimum(first, launch[own])[waited]
+        waited = (first > start[begun]) & (returned >= start[begun] - CLOCK_SKEW)
+        blocker[begun[waited]] = rows[last[waited]]
+        refilled[begun[waited]] = np.minimum(first, launch[begun])[waited]
     return blocker, refilled
 
 

@@ -15,9 +15,10 @@ from lostflops.account.ledger.host_traits import Trait
 from lostflops.account.ledger.nesting import Nest
 from lostflops.account.ledger.partition import Partition
 from lostflops.account.ledger.phases import annotations_on, by_stretch
-from lostflops.account.ledger.record import KERNEL, MEMCPY, MEMSET, Codes, Flags, Ns, Record, distinct
+from lostflops.account.ledger.record import KERNEL, MEMCPY, MEMSET, Codes, Flags, Ns, Record
 from lostflops.account.ledger.shares import by_event, by_priority
 from lostflops.store.intervals import Intervals
+from lostflops.store.row_groups import group_rows
 
 Parts = dict[str, dict[str, int]]
 
@@ -135,9 +136,10 @@ def ops_around(record: Record, calls: Codes) -> Codes:
     if not host.lane.size:
         return found
     lanes = np.where(calls >= 0, host.lane[calls], -1)
-    for lane in distinct(lanes[lanes >= 0]):
+    for lane, own in group_rows(lanes):
+        if lane < 0:
+            continue
         ops = host.having(Trait.OP, [lane])
-        own = np.flatnonzero(lanes == lane)
         inner = Nest(host.start[ops], host.stop[ops]).innermost(host.start[calls[own]])
         found[own[inner >= 0]] = ops[inner[inner >= 0]]
     return found
@@ -214,8 +216,9 @@ def _launching_lanes(record: Record, gaps: Gaps) -> Iterator[tuple[int, Interval
     """Yield each thread that launched an event that ended a gap, with those gaps."""
     launch = np.where(gaps.ender >= 0, record.device.launch[gaps.ender], -1)
     lanes = np.where(launch >= 0, record.host.lane[launch], -1) if record.host.lane.size else launch
-    for lane in distinct(lanes[lanes >= 0]):
-        yield lane, Intervals.of(gaps.start[lanes == lane], gaps.stop[lanes == lane])
+    for lane, own in group_rows(lanes):
+        if lane >= 0:
+            yield lane, Intervals.of(gaps.start[own], gaps.stop[own])
 
 
 def _sums(codes: Codes, ns: Ns, names: Callable[[int], str]) -> Counter[str]:

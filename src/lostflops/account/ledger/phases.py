@@ -15,8 +15,9 @@ import numpy as np
 
 from lostflops.account.ledger.host_traits import PYTHON_AROUND_OPS, Trait
 from lostflops.account.ledger.nesting import Nest
-from lostflops.account.ledger.record import Codes, Flags, Ns, Record, distinct
+from lostflops.account.ledger.record import Codes, Flags, Ns, Record
 from lostflops.store.intervals import Intervals
+from lostflops.store.row_groups import group_rows
 
 PHASES: Final = ("forward", "backward", "optimizer", "data", "other")
 FORWARD, BACKWARD, OPTIMIZER, DATA, OTHER = range(5)
@@ -27,8 +28,9 @@ def phases_at(record: Record, times: Ns, lanes: Codes) -> Codes:
     """Return the phase of what a thread did at each time; a lane of -1 means an unknown thread."""
     host, known = record.host, lanes >= 0
     backward, loading = np.zeros(times.size, np.bool_), np.zeros(times.size, np.bool_)
-    for lane in distinct(lanes[known]):
-        own = lanes == lane
+    for lane, own in group_rows(lanes):
+        if lane < 0:
+            continue
         nodes = host.spans(Trait.BACKWARD, [lane]) - host.spans(Trait.COMPILE, [lane])
         backward[own] = _inside(nodes, times[own])
         loading[own] = _inside(host.spans(Trait.DATA, [lane]), times[own])

@@ -14,20 +14,21 @@ import numpy as np
 
 from lostflops.account.ledger.host_traits import Trait
 from lostflops.account.ledger.nesting import Nest
-from lostflops.account.ledger.record import Flags, Record, distinct
+from lostflops.account.ledger.record import Flags, Record
 from lostflops.store.intervals import Intervals
+from lostflops.store.row_groups import group_rows
 
 
 def flag_recomputed_ops(record: Record) -> Flags:
     """Return for each row of the record's formulas whether it is a forward op inside a backward pass."""
     formulas, numbered, host = record.formulas, record.numbered, record.host
     again = np.zeros(formulas.start.size, np.bool_)
-    for lane in distinct(formulas.lane):
+    by_lane = dict(group_rows(numbered.lane))
+    for lane, own in group_rows(formulas.lane):
         nodes = host.having(Trait.BACKWARD, [lane])
         backward = Intervals.of(host.start[nodes], host.stop[nodes])
-        ops = np.flatnonzero(formulas.lane == lane)
-        ops = ops[backward.within(formulas.start[ops], formulas.start[ops] + 1) > 0]
-        around = np.flatnonzero(numbered.lane == lane)
+        ops = own[backward.within(formulas.start[own], formulas.start[own] + 1) > 0]
+        around = by_lane.get(lane, own[:0])
         around = around[backward.within(numbered.start[around], numbered.start[around] + 1) > 0]
         nearest = Nest(numbered.start[around], numbered.stop[around]).innermost(formulas.start[ops])
         known = nearest >= 0

@@ -15,6 +15,7 @@ from lostflops.account.facts.flops import FORMULAS, CallWork, op_work
 from lostflops.account.ledger.batches import BatchVocabulary, RankBatch
 from lostflops.account.ledger.host_traits import NOT_COMPUTE, Trait, traits
 from lostflops.store.intervals import Intervals
+from lostflops.store.row_groups import group_rows
 
 if TYPE_CHECKING:
     from lostflops.store.run import Run
@@ -62,7 +63,7 @@ _CALLED_KEY: Final = f"hash({_CALLED})"
 _EFFORT_KEY: Final = "hash(name, shapes, dtypes, inputs)"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class HostEvents:
     """Ops, runtime calls and annotations."""
 
@@ -76,13 +77,16 @@ class HostEvents:
 
     def having(self, wanted: int, lanes: Sequence[int] | None = None) -> Codes:
         """Return rows with any of these traits, on these lanes or on all."""
-        rows = np.flatnonzero(self.traits & wanted)
         if lanes is None:
-            return rows
-        lane, chosen = self.lane[rows], np.zeros(rows.size, np.bool_)
-        for one in lanes:  # one or two: `np.isin` would take several times as long
-            chosen |= lane == one
-        return rows[chosen]
+            return np.flatnonzero(self.traits & wanted)
+        own = [self._by_lane[lane] for lane in set(lanes) if lane in self._by_lane]
+        rows = own[0] if len(own) == 1 else np.sort(np.concatenate([np.empty(0, np.int64), *own]))
+        found: Codes = rows[(self.traits[rows] & wanted) != 0]
+        return found
+
+    @cached_property
+    def _by_lane(self) -> dict[int, Codes]:
+        return dict(group_rows(self.lane))
 
     def spans(self, wanted: int, lanes: Sequence[int] | None = None) -> Intervals:
         """Return when any event with one of these traits ran."""

@@ -21,10 +21,11 @@ from lostflops.account.ledger.nesting import Nest
 from lostflops.account.ledger.partition import Partition
 from lostflops.account.ledger.parts import in_optimizer
 from lostflops.account.ledger.recompute import flag_recomputed_ops
-from lostflops.account.ledger.record import Codes, Flags, Record, distinct
+from lostflops.account.ledger.record import Codes, Flags, Record
 from lostflops.account.ledger.shares import by_event
 from lostflops.account.ledger.windows import LedgerWindow, WindowKind
 from lostflops.store.intervals import Intervals
+from lostflops.store.row_groups import group_rows
 
 MATMUL_CLASSES: Final = ("matmul", "attention", "convolution")
 _MATMUL_CODES: Final = tuple(CLASSES.index(name) for name in MATMUL_CLASSES)
@@ -173,8 +174,8 @@ def _leaves(record: Record) -> Flags:
     formulas = record.formulas
     known = np.array([work is not None for _, work in formulas.efforts], np.bool_)
     leaves = known[formulas.effort] if known.size else np.zeros(formulas.start.size, np.bool_)
-    for lane in distinct(formulas.lane):
-        rows = np.flatnonzero(leaves & (formulas.lane == lane))
+    for _, own in group_rows(formulas.lane):
+        rows = own[leaves[own]]
         around = Nest(formulas.start[rows], formulas.stop[rows]).parents()
         leaves[rows[around[around >= 0]]] = False
     return leaves
@@ -187,9 +188,11 @@ def _ops_of(record: Record, calls: Codes) -> Codes:
     if not host.lane.size:
         return found
     lanes = np.where(calls >= 0, host.lane[calls], -1)
-    for lane in distinct(formulas.lane):
-        rows = np.flatnonzero(leaves & (formulas.lane == lane))
-        own = np.flatnonzero(lanes == lane)
+    by_lane = dict(group_rows(formulas.lane))
+    for lane, own in group_rows(lanes):
+        if lane not in by_lane:
+            continue
+        rows = by_lane[lane][leaves[by_lane[lane]]]
         inner = Nest(formulas.start[rows], formulas.stop[rows]).innermost(host.start[calls[own]])
         found[own[inner >= 0]] = rows[inner[inner >= 0]]
     return found

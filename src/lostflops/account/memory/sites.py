@@ -16,8 +16,8 @@ import numpy as np
 
 from lostflops.account.ledger.batches import BatchVocabulary
 from lostflops.account.ledger.nesting import Nest
-from lostflops.account.ledger.record import distinct
 from lostflops.account.memory.blocks import Codes, Flags, Ns
+from lostflops.store.row_groups import group_rows
 
 if TYPE_CHECKING:
     from lostflops.store.run import Run
@@ -92,10 +92,9 @@ class SiteSpans:
 
     def at(self, times: Ns, lanes: Codes) -> Sites:
         inner = np.full(times.size, self.lane.size, np.int64)
-        for lane in distinct(lanes[lanes >= 0]):
+        for lane, asked in group_rows(lanes):
             if lane in self._nests:
                 rows, nest = self._nests[lane]
-                asked = np.flatnonzero(lanes == lane)
                 found = nest.innermost(times[asked])
                 inner[asked] = np.where(found >= 0, rows[found], self.lane.size)
         return Sites(
@@ -111,8 +110,7 @@ class SiteSpans:
         return int(self.lane.size)
 
     def _nest(self) -> None:
-        for lane in distinct(self.lane):
-            rows = np.flatnonzero(self.lane == lane)
+        for lane, rows in group_rows(self.lane):
             nest = Nest(self.start[rows], self.stop[rows])
             parents = nest.parents()
             self._around[rows] = np.where(parents >= 0, rows[parents], self.lane.size)

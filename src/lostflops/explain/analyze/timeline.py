@@ -32,6 +32,7 @@ from lostflops.account.ledger.lines import LINES
 from lostflops.account.ledger.record import steps_of
 from lostflops.account.ledger.scope import scope
 from lostflops.account.ledger.windows import step_window
+from lostflops.core.limits import MOST_DRAWN_LANES
 from lostflops.core.pictures import Events, Strips
 from lostflops.core.results import Result
 from lostflops.core.units import format_ns, pluralise
@@ -160,4 +161,9 @@ def _left_out(events: Events | None) -> tuple[str, ...]:
     if events is None or not events.left_out:
         return ()
     kept = f"Below the rows, only the longest events of each lane are shown ({len(events.start):,})"
-    return (f"{kept}; {events.left_out:,} shorter events are left out. The rows count all events.",)
+    lanes = f" Only the {MOST_DRAWN_LANES:,} lanes with the most time are shown." if _is_wide(events) else ""
+    return (f"{kept}; {events.left_out:,} shorter events are left out. The rows count all events.{lanes}",)
+
+
+def _is_wide(events: Events) -> bool:
+    return len(events.lanes) >= MOST_DRAWN_LANES

@@ -13,14 +13,13 @@ from typing import BinaryIO, Protocol, cast
 from isal import isal_zlib
 
 from lostflops.core.errors import BrokenSource
+from lostflops.core.limits import MOST_EXPANSION
 
 # The objects decoded from one block should stay in the cache; smaller blocks cost more calls than they save.
 BLOCK = 2 << 20
 _DAMAGED = cast("type[Exception]", isal_zlib.error)
 GZIP_MAGIC = b"\x1f\x8b"
 _GZIP_WINDOW_BITS = 31
-# Kineto JSON compresses 8 to 30 times; deflate itself reaches 1,032.
-_MOST_EXPANSION = 100
 _EXPANSION_FLOOR = 4 << 20
 
 
@@ -98,8 +97,8 @@ class ByteStream:
                 self.problem = f"the gzip data is damaged after {produced:,} bytes of text ({error})"
                 return
             produced += len(block)
-            if produced > _EXPANSION_FLOOR and produced > _MOST_EXPANSION * self.read_bytes:
-                self.problem = f"the gzip data expands more than {_MOST_EXPANSION} times, more than any trace"
+            if produced > _EXPANSION_FLOOR and produced > MOST_EXPANSION * self.read_bytes:
+                self.problem = f"the gzip data expands more than {MOST_EXPANSION} times, more than any trace"
                 return
             if block:
                 yield block

@@ -12,7 +12,7 @@ import duckdb
 
 from lostflops.core.defects import describe_defect
 from lostflops.core.errors import BrokenSource, LostflopsError, RankConflict, SourceError
-from lostflops.core.limits import LARGEST_WORLD, is_rank
+from lostflops.core.limits import LARGEST_WORLD, MOST_ATTEMPTS, MOST_RANKS, is_rank
 
 _OF_MACHINE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EMFILE, errno.ENFILE})
 """Errors that every other source would meet too."""
@@ -76,6 +76,24 @@ def refuse_large_job(address: object, rank: int, world_size: int | None) -> None
         raise _too_large(str(address), f"rank {rank:,}")
     if world_size is not None and world_size > LARGEST_WORLD:
         raise _too_large(str(address), f"a world size of {world_size:,}")
+
+
+def refuse_many_ranks(address: object, ranks: int) -> None:
+    """Raise if a source has rows of more ranks than any job."""
+    if ranks > MOST_RANKS:
+        raise BrokenSource(
+            f"{address} has {ranks:,} ranks, but Lostflops reads up to {MOST_RANKS:,} from a file. "
+            "Write a file for each part of the job, and ingest the parts that you need."
+        )
+
+
+def refuse_many_attempts(attempts: int) -> None:
+    """Raise if captures show more attempts than any job has."""
+    if attempts > MOST_ATTEMPTS:
+        raise BrokenSource(
+            f"the captures are of more than {MOST_ATTEMPTS:,} attempts of a job, counted by world size, restarts and "
+            "time. Ingest the captures of fewer attempts."
+        )
 
 
 def refuse_large_member(group: str, rank: int) -> None:

@@ -23,8 +23,8 @@ from typing import Any, Final
 import numpy as np
 
 from lostflops.core.errors import BrokenSource
+from lostflops.core.limits import DEEPEST_VALUE
 
-MAX_DEPTH = 64
 MAX_INTEGER_BYTES = 64
 
 
@@ -297,8 +297,8 @@ def _refuse_explosive(root: Any, limits: Limits) -> None:
             ids = list(map(id, children))
             depth = 1 + max(map(depths.get, ids, repeat(0)))
             size = 1 + sum(map(sizes.get, ids, repeat(1)))
-            if depth > MAX_DEPTH:
-                raise _RefusedPickle(f"nested more than {MAX_DEPTH} deep; no profiler writes such a file.")
+            if depth > DEEPEST_VALUE:
+                raise _RefusedPickle(f"nested more than {DEEPEST_VALUE} deep; no profiler writes such a file.")
             if size > limits.walked_values:
                 raise _RefusedPickle(f"more than {limits.walked_values:,} values when shared parts are expanded.")
             depths[id(value)], sizes[id(value)] = depth, size
@@ -306,8 +306,8 @@ def _refuse_explosive(root: Any, limits: Limits) -> None:
         if id(value) in open_ids:
             raise _RefusedPickle("it contains itself; no profiler writes such a file.")
         open_ids.add(id(value))
-        if len(open_ids) > MAX_DEPTH:
-            raise _RefusedPickle(f"nested more than {MAX_DEPTH} deep; no profiler writes such a file.")
+        if len(open_ids) > DEEPEST_VALUE:
+            raise _RefusedPickle(f"nested more than {DEEPEST_VALUE} deep; no profiler writes such a file.")
         pending.append((value, True))
         pending += [(child, False) for child in children if type(child) in _CONTAINERS and id(child) not in depths]
 

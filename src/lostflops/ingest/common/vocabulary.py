@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from lostflops.core.limits import MOST_DETAILS, MOST_NAMES
 from lostflops.ingest.common.columns import NULL32, Texts
 from lostflops.ingest.common.comm_names import is_comm_host_event, is_comm_kernel
 
@@ -18,9 +19,6 @@ NO_STEP: Final = -1
 _MODULE: Final = "lostflops.module: "
 _STEP = re.compile(r"ProfilerStep#(\d{1,9})$")
 _PYTHON_FRAME = re.compile(r".\(\d+\): ")
-# Scalars and shapes can differ in every row of an odd trace; real ones hold a few thousand.
-_MOST_DETAILS = 200_000
-_MOST_NAMES = 5_000_000
 _LONGEST_PATH = 4_096
 
 Item = TypeVar("Item", bound=np.generic)
@@ -30,15 +28,15 @@ class Vocabulary:
     """Texts shared by all ranks of a task, so that their rows can go to one file."""
 
     def __init__(self) -> None:
-        self.names = Texts(_MOST_NAMES)
-        self.details = Texts(_MOST_DETAILS)
-        self.grids = Texts(_MOST_DETAILS)
-        self.sources = Texts(_MOST_DETAILS)
+        self.names = Texts(MOST_NAMES)
+        self.details = Texts(MOST_DETAILS)
+        self.grids = Texts(MOST_DETAILS)
+        self.sources = Texts(MOST_DETAILS)
         self.step_of_name = _PerText(self.names, _step, np.dtype(np.int64))
         self.is_comm_kernel = _PerText(self.names, is_comm_kernel, np.dtype(np.bool_))
         self.is_comm_host_event = _PerText(self.names, is_comm_host_event, np.dtype(np.bool_))
         self.source_of_name = _PerText(self.names, self._source, np.dtype(np.uint32))
-        self.modules = Texts(_MOST_NAMES)
+        self.modules = Texts(MOST_NAMES)
         self.module_of_name = _PerText(self.names, self._module, np.dtype(np.uint32))
         self.triples = _PerText(self.grids, _triple, np.dtype(np.int32))
         """Numbers of a grid or block such as `[8, 1, 1]`."""

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lostflops.core.errors import BrokenSource
+from lostflops.core.limits import LARGEST_SCHEDULE
 from lostflops.ingest.common.byte_stream import ByteStream
 from lostflops.ingest.common.columns import NULL, Columns
 from lostflops.ingest.common.rank_names import rank_in_name
@@ -33,7 +34,6 @@ BASE_TIME: Final = 946_684_800_000_000_000
 _HEAD: Final = re.compile(rb'\s*\{\s*"\d{1,9}"\s*:\s*\{')
 _CONFIG: Final = "config.json"
 _STAGES: Final = "pp_rank_*.json"
-_LARGEST: Final = 256 << 20
 _LONGEST: Final = 1e8
 """Milliseconds that no iteration lasts; many must fit into 64 bits of nanoseconds."""
 _UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -122,8 +122,8 @@ def _iterations(stream: ByteStream) -> dict[int, Iteration]:
     data = bytearray()
     for block in stream.blocks():
         data += block
-        if len(data) > _LARGEST:
-            raise BrokenSource(f"{stream.path} is larger than {_LARGEST >> 20} MB, more than any schedule.")
+        if len(data) > LARGEST_SCHEDULE:
+            raise BrokenSource(f"{stream.path} is larger than {LARGEST_SCHEDULE >> 20} MB, more than any schedule.")
     try:
         found = msgspec.json.decode(data, type=dict[int, Iteration])
     except _UNREADABLE as error:

@@ -16,6 +16,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from lostflops.ingest.common.refusals import refuse_many_attempts
+
 
 class SessionSpan(NamedTuple):
     """A session of a rank, and when it was seen."""
@@ -65,6 +67,7 @@ def number(spans: Iterable[SessionSpan]) -> dict[tuple[int, str], int]:
     for span in sorted(spans, key=lambda span: (span.world_size is None, span.start, span.rank, span.session)):
         fitting = [attempt for attempt in attempts if attempt.takes(span)]
         if not fitting:
+            refuse_many_attempts(len(attempts) + 1)
             attempts.append(_Attempt(span.start, span.stop, span.world_size))
             fitting = attempts[-1:]
         fitting[-1].add(span)

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import duckdb
+import numpy as np
 
 from lostflops.ingest.formats.capture import reader as capture
 from lostflops.ingest.join.attempts import SessionSpan, number
@@ -77,9 +78,10 @@ class _Join:
         for row in rows:
             row["attempt"] = numbers[row["rank"], row["session"]]
         self._write(ATTEMPTS, _merge_sessions(rows))
+        ranks = {rank for rank, _ in changes}
         for table in _BY_ATTEMPT:
             self._files[table.name] = [
-                self._renumber(table, place, file, changes)
+                self._renumber(table, place, file, changes, ranks)
                 for place, file in enumerate(self._files.get(table.name, []))
             ]
 
@@ -118,14 +120,14 @@ class _Join:
             files.append(DataFile(path=self._run.relative(path), format=capture.NAME, ranks=ranks))
         self._files[table.name] = files
 
-    def _renumber(self, table: TableSchema, place: int, file: DataFile, changes: Numbers) -> DataFile:
-        own = {key: new for key, new in changes.items() if key[0] in file.ranks}
-        if file.format != capture.NAME or not own:
+    def _renumber(self, table: TableSchema, place: int, file: DataFile, changes: Numbers, ranks: set[int]) -> DataFile:
+        """Return the file with the new numbers; `ranks` are those with any."""
+        if file.format != capture.NAME or ranks.isdisjoint(file.ranks):
             return file
-        cases = " ".join(f"WHEN rank = {rank} AND attempt = {old} THEN {new}" for (rank, old), new in own.items())
+        rows = self._writer.read(self._run.at(file), columns="rank, attempt")
+        attempts = [changes.get(key, key[1]) for key in zip(rows["rank"], rows["attempt"], strict=True)]
         path = self._run.staging / table.name / f"{capture.NAME}-numbered-{place:06d}.parquet"
-        chosen = f"* REPLACE (CAST(CASE {cases} ELSE attempt END AS INTEGER) AS attempt)"
-        self._writer.merge([self._run.at(file)], path, columns=chosen)
+        self._writer.replace_column(self._run.at(file), path, "attempt", np.array(attempts, np.int32))
         return DataFile(path=self._run.relative(path), format=file.format, ranks=file.ranks)
 
 

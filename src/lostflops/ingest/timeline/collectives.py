@@ -115,8 +115,10 @@ class _CallFinder(Generic[Call]):
         self._calls: Sequence[Call] = calls
         self._used: set[int] = set()
         self._by_lane: dict[int, tuple[list[int], list[int]]] = {}
-        for lane in {call.lane for call in calls}:
-            own = [number for number, call in enumerate(calls) if call.lane == lane]
+        by_lane: dict[int, list[int]] = {}
+        for number, call in enumerate(calls):
+            by_lane.setdefault(call.lane, []).append(number)
+        for lane, own in by_lane.items():
             start = np.array([calls[number].start for number in own], np.int64)
             stop = np.array([calls[number].stop + 1 for number in own], np.int64)
             times, inner, _ = innermost(start, stop)

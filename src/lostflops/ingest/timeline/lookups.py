@@ -9,11 +9,13 @@ import numpy.typing as npt
 
 from lostflops.ingest.common.columns import NULL32, Array
 from lostflops.ingest.timeline.recording import StepSpan
+from lostflops.store.row_groups import group_rows
 
 Ns = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.uint32]
 Indices = npt.NDArray[np.int64]
 NEVER = 1 << 63
+_NOTHING = np.zeros(0, np.int64), np.zeros(0, np.uint32)
 
 
 class StepLookup:
@@ -55,8 +57,7 @@ class AnnotationLookup:
             return
         lane, start, stop, name = (np.concatenate(column) for column in zip(*batches, strict=True))
         self.parents = np.zeros(lane.size, np.uint32)
-        for number in np.unique(lane).tolist():
-            rows = np.flatnonzero(lane == number)
+        for number, rows in group_rows(lane):
             times, index, around = innermost(start[rows], stop[rows])
             codes = np.concatenate((name[rows], [0])).astype(np.uint32)
             self._by_lane[number] = times, codes[index]
@@ -65,9 +66,9 @@ class AnnotationLookup:
     def at(self, lanes: npt.NDArray[np.int32], start: Ns) -> Codes:
         """Return the code of the innermost annotation on each lane at each time, or 0."""
         found = np.zeros(lanes.size, np.uint32)
-        for number, (times, codes) in self._by_lane.items():
-            rows = np.flatnonzero(lanes == number)
-            if rows.size and times.size:  # annotations that take no time are around nothing
+        for number, rows in group_rows(lanes) if self._by_lane else ():
+            times, codes = self._by_lane.get(number, _NOTHING)
+            if times.size:  # annotations that take no time are around nothing
                 index = np.searchsorted(times, start[rows], side="right") - 1
                 found[rows] = np.where(index >= 0, codes[index], 0)
         return found

@@ -3,6 +3,7 @@
 from typing import Final
 
 from lostflops.account.facts.inferred_steps import INFERRED_FROM
+from lostflops.core.limits import MOST_DETAILS, MOST_NAMES
 
 _INFERRED: Final = {
     what: ("guessed", f"steps not marked in the trace, inferred from {source}")
@@ -42,10 +43,10 @@ KINETO_OBSERVATIONS: Final = {
     ),
     "collectives_without_group": ("missing", "gloo collectives; only a Flight Recorder dump has their group"),
     "comms_without_kernel": ("missing", "record_param_comms calls without a kernel in the trace"),
-    "names_dropped": ("dropped", "names after the first 5,000,000 different ones"),
-    "shapes_dropped": ("dropped", "shapes and scalar inputs after the first 200,000 different ones"),
-    "grids_dropped": ("dropped", "grids and blocks after the first 200,000 different ones"),
-    "sources_dropped": ("dropped", "source lines after the first 200,000 different ones"),
+    "names_dropped": ("dropped", f"names after the first {MOST_NAMES:,} different ones"),
+    "shapes_dropped": ("dropped", f"shapes and scalar inputs after the first {MOST_DETAILS:,} different ones"),
+    "grids_dropped": ("dropped", f"grids and blocks after the first {MOST_DETAILS:,} different ones"),
+    "sources_dropped": ("dropped", f"source lines after the first {MOST_DETAILS:,} different ones"),
     "unpaired_arrows": ("note", "arrows to a backward op whose forward op is missing"),
     "unknown_categories": ("note", "events of an unknown category, kept as kind `other`"),
     "unknown_phases": ("dropped", "entries of a Chrome trace phase that Kineto does not write"),

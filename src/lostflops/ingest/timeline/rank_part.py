@@ -20,6 +20,7 @@ from lostflops.ingest.timeline.observations import KINETO_OBSERVATIONS
 from lostflops.ingest.timeline.recording import Recording
 from lostflops.store.parquet import ColumnData, ConstantColumn, TextColumn
 from lostflops.store.parts import PartWriter
+from lostflops.store.row_groups import group_rows
 from lostflops.store.tables import COLLECTIVES, EVENTS, GROUPS, LANES, LINKS, MEMORY, STATS, STEPS, TableSchema
 
 _RUNTIME, _PYTHON, _ANNOTATION, _COMM = (KIND_CODE[kind] for kind in ("runtime", "python", "annotation", "comm"))
@@ -154,8 +155,9 @@ class RankPart:
             offset += rows
 
     def _note_edges(self, start: Any, dur: Any, step: npt.NDArray[np.int32]) -> None:
-        for number in np.unique(step[step != NULL32]).tolist():
-            own = step == number
+        for number, own in group_rows(step):
+            if number == NULL32:
+                continue
             low, high = int(start[own].min()), int((start[own] + dur[own]).max())
             known = self._device_edges.get(number)
             self._device_edges[number] = (min(low, known[0]), max(high, known[1])) if known else (low, high)
@@ -165,8 +167,7 @@ class RankPart:
         lane, start = piece["lane"][work], piece["start"][work]
         stop = start + piece["dur"][work]
         found = 0
-        for number in np.unique(lane).tolist():
-            own = np.flatnonzero(lane == number)
+        for number, own in group_rows(lane):
             order = own[np.argsort(start[own], kind="stable")]
             reach = np.maximum.accumulate(np.concatenate(([self._lane_ends.get(number, NULL)], stop[order])))
             found += int((start[order] < reach[:-1]).sum())

@@ -13,6 +13,7 @@ from lostflops.account.ledger.lines import LINES
 from lostflops.predict.graph.replay import Schedule
 from lostflops.predict.graph.tasks import DEVICE_KINDS, Because, LaneKind, Ns, TaskKind
 from lostflops.store.intervals import Intervals
+from lostflops.store.row_groups import group_rows
 
 Rows = npt.NDArray[np.int64]
 _NEVER: Final = np.iinfo(np.int64).max
@@ -143,8 +144,7 @@ def _launches(done: Schedule, waited: TaskWaits, rows: Rows, stop: Ns) -> _Launc
 def _latest(lane: npt.NDArray[np.int32], call: Ns) -> Ns:
     """Return for each task the earliest launch among it and the tasks after it on its lane."""
     latest = call.copy()
-    for one in np.unique(lane).tolist():
-        own = lane == one
+    for _, own in group_rows(lane):
         latest[own] = np.minimum.accumulate(call[own][::-1])[::-1]
     return latest
 

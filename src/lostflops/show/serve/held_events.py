@@ -143,7 +143,7 @@ def read_rank(run: Run, rank: int) -> HeldRank:
     own = f"events where rank = {int(rank)} and {SHOWN}"
     kinds, kind = _number_texts(run, "kind", own)
     names, name = _number_texts(run, "coalesce(name, '')", own)
-    threads = run.rows(f"select lane, kind <> 'stream' from lanes where rank = {int(rank)}")
+    threads = dict(run.rows(f"select lane, kind <> 'stream' from lanes where rank = {int(rank)}"))
     found = run.columns(
         "select lane, event, k.code as kind, n.code as name, start, start + dur as stop, "
         f"coalesce(correlation, -1) as link from (select * from {own}) e "
@@ -155,7 +155,7 @@ def read_rank(run: Run, rank: int) -> HeldRank:
     lanes, first = np.unique(columns["lane"], return_index=True)
     stops = [*first[1:].tolist(), order.size]
     cut = tuple(
-        _lane(lane, dict(threads).get(lane, True), {key: values[start:stop] for key, values in columns.items()})
+        _lane(lane, threads.get(lane, True), {key: values[start:stop] for key, values in columns.items()})
         for lane, start, stop in zip(lanes.tolist(), first.tolist(), stops, strict=True)
     )
     return HeldRank(cut, kinds=kinds, names=names, events=order.size)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -73,9 +73,9 @@ class StoppableRun(Run):
         self._check()  # an interrupt does not end planning, and is forgotten when the query begins
         return found
 
-    def _ask(self, query: str) -> duckdb.DuckDBPyConnection:
+    def _ask(self, query: str, lists: Mapping[str, Sequence[int]] | None = None) -> duckdb.DuckDBPyConnection:
         self._check()
-        asked = super()._ask(query)
+        asked = super()._ask(query, lists)
         self._check()
         return asked
 

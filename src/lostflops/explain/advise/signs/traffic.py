@@ -30,6 +30,8 @@ Rows = npt.NDArray[np.int64]
 TRANSFER, WAIT = "comm.transfer", "comm.wait"
 _SHOWN = 3
 _MOST_SOURCES = 3
+_CALLS_AT_ONCE = 10_000
+"""Calls that one query lists."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,12 +161,14 @@ def sources(run: Run, made: Traffic, rows: Flags) -> tuple[str, ...]:
     """Return the lines of the program that the training thread was in while these calls ran, the most frequent
     first."""
     stacks: Counter[str] = Counter()
-    chosen = np.flatnonzero(rows)
-    for rank, own in group_rows(made.rank[chosen]):
-        events = ", ".join(map(str, made.event[chosen[own]].tolist()))
+    sampled = [rank for (rank,) in run.rows("select distinct rank from samples")]
+    chosen = np.flatnonzero(rows & np.isin(made.rank, sampled))
+    for first in range(0, chosen.size, _CALLS_AT_ONCE):
+        own = chosen[first : first + _CALLS_AT_ONCE]
+        calls = ", ".join(map(str, zip(made.rank[own].tolist(), made.event[own].tolist(), strict=True)))
         query = (
             "select stack, count(*) from samples s join collectives c on s.rank = c.rank and s.time >= c.start and "
-            f"s.time < c.stop where s.rank = {rank} and c.event in ({events}) and stack <> '' group by stack"
+            f"s.time < c.stop where (c.rank, c.event) in ({calls}) and stack <> '' group by stack"
         )
         stacks.update(dict(run.rows(query)))
     return tuple(place for place, _ in places(stacks).most_common(_MOST_SOURCES))

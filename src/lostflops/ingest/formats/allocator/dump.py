@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from lostflops.account.facts.source_code import CODES, PROGRAM, code_of
 from lostflops.core.errors import BrokenSource
+from lostflops.core.limits import MOST_BLOCKS
 from lostflops.ingest.common.safe_pickle import Limits
 
 LIMITS: Final = Limits(
@@ -25,7 +26,6 @@ LIMITS: Final = Limits(
     smaller="Record with fewer entries: torch.cuda.memory._record_memory_history(max_entries=100000).",
 )
 """100,000 entries with 60 frames each are 40 MB and 10 million opcodes."""
-MOST_BLOCKS: Final = 5_000_000
 MOST_TEXT: Final = 8 << 20
 _DEEPEST: Final = 512
 _PACKAGES: Final = re.compile(r"^.*/(?:site|dist)-packages/")

@@ -180,8 +180,9 @@ class RankCapture:
         self.stats.add("malformed_entries", len(found.entries) - len(entries))
         if not entries:
             return
-        for name in {entry.group_name for entry in entries} & session.groups.keys() - session.group_ids.keys():
-            session.group_ids[name] = self._group(name, session.groups[name])
+        for name in {entry.group_name for entry in entries}:
+            if name in session.groups and name not in session.group_ids:
+                session.group_ids[name] = self._group(name, session.groups[name])
         known = [session.group_ids.get(entry.group_name) for entry in entries]
         self.stats.add("enqueues_without_group", known.count(None))
         times = [entry.created or None for entry in entries]

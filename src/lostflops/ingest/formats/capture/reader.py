@@ -13,7 +13,7 @@ from lostflops.core.errors import BrokenSource
 from lostflops.core.limits import is_rank
 from lostflops.ingest.common.byte_stream import ByteStream
 from lostflops.ingest.common.reader import RankClaim, RankRows, ReadTask
-from lostflops.ingest.common.refusals import refuse_large_job
+from lostflops.ingest.common.refusals import refuse_large_job, refuse_many_ranks
 from lostflops.ingest.formats.capture.rank import RankCapture
 
 NAME: Final = "capture"
@@ -44,6 +44,7 @@ def ingest(job: ReadTask) -> list[RankRows]:
     for frame in _frames(stream, reader):
         refuse_large_job(job.path, frame.rank, None)
         if frame.rank not in ranks:
+            refuse_many_ranks(job.path, len(ranks) + 1)
             ranks[frame.rank] = RankCapture(frame.rank, job.parts, _first_attempt(job.path))
         ranks[frame.rank].take(frame)
     if not ranks:

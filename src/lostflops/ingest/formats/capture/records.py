@@ -7,6 +7,8 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta
 
+from lostflops.core.limits import DEEPEST_VALUE
+
 Count = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 Time = Annotated[int, Meta(ge=0, lt=1 << 61)]
 """Nanoseconds; no clock shows a time after 2043."""
@@ -28,7 +30,7 @@ class SessionRecord(msgspec.Struct):
     script: str | None = None
 
 
-def is_deep(value: object, most: int = 64) -> bool:
+def is_deep(value: object, most: int = DEEPEST_VALUE) -> bool:
     """Return whether lists and objects are nested in each other deeper than `most`: whoever reads them would fail.
 
     >>> is_deep({"a": [1]}, 2), is_deep({"a": [[1]]}, 2)

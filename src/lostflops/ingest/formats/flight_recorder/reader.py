@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from lostflops.core.errors import BrokenSource
+from lostflops.core.limits import LARGEST_DUMP
 from lostflops.ingest.common.byte_stream import ByteStream
 from lostflops.ingest.common.reader import RankClaim, RankRows, ReadTask
 from lostflops.ingest.common.refusals import refuse_large_job
@@ -14,8 +15,6 @@ from lostflops.store.tables import FLIGHT, GROUPS, STATS, TableSchema
 
 NAME: Final = "flight_recorder"
 IS_TIMELINE: Final = False
-_LARGEST = 64 << 20
-"""A ring of 20,000 entries with stacks takes about 30 MB."""
 
 
 def recognises(head: bytes, _path: Path) -> bool:
@@ -33,9 +32,9 @@ def ingest(job: ReadTask) -> list[RankRows]:
     data = b""
     for block in stream.blocks():
         data += block
-        if len(data) > _LARGEST:
+        if len(data) > LARGEST_DUMP:
             raise BrokenSource(
-                f"{job.path} is larger than {_LARGEST >> 20} MB. Dump again with a smaller TORCH_FR_BUFFER_SIZE."
+                f"{job.path} is larger than {LARGEST_DUMP >> 20} MB. Dump again with a smaller TORCH_FR_BUFFER_SIZE."
             )
     recorded, source = flight_dump.rank_claim(job.path, flight_dump.load(data, job.path))
     rank, rank_source = (recorded, source) if recorded is not None else job.claim[:2]

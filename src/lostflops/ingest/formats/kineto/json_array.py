@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lostflops.core.errors import BrokenSource
+from lostflops.core.limits import LARGEST_ELEMENT, LARGEST_HEADER
 
 T = TypeVar("T")
 Block = TypeVar("Block")
@@ -28,8 +29,6 @@ _LARGEST_REPAIR = 1 << 20
 _MOST_CUT_TRIES = 64
 _MOST_OPENINGS = 8
 _MOST_STRAY_BRACES = 8
-LARGEST_HEADER = 12 << 20
-LARGEST_ELEMENT = 8 << 20
 _UNDECODABLE = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 _BETWEEN = b" \t\r\n,"
 

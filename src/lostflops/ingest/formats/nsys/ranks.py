@@ -48,6 +48,9 @@ class ProcessDevices:
         self.ordered = sorted(set(self._owner.values()), key=lambda place: (place.device, place.process))
         self._number = {place: number for number, place in enumerate(self.ordered)}
         self._devices = devices
+        self._of_process: dict[int, list[int]] = {}
+        for place, number in self._number.items():
+            self._of_process.setdefault(place.process, []).append(number)
 
     def of_device(self, process: int, device: int) -> int:
         """Return the number of the rank, or -1."""
@@ -61,7 +64,7 @@ class ProcessDevices:
         return self.of_device(process, device) if device is not None else (own[0] if own else -1)
 
     def of_process(self, process: int) -> list[int]:
-        return [number for place, number in self._number.items() if place.process == process]
+        return self._of_process.get(process, [])
 
 
 def _device_time(file: NsysFile) -> tuple[dict[int, Counter[int]], dict[tuple[int, int], int]]:

@@ -11,6 +11,7 @@ from lostflops.ingest.common.byte_stream import ByteStream
 from lostflops.ingest.common.columns import whole_or_none
 from lostflops.ingest.common.rank_names import rank_in_name
 from lostflops.ingest.common.reader import RankClaim, RankRows, ReadTask
+from lostflops.ingest.common.refusals import refuse_many_ranks
 from lostflops.ingest.formats.nsys.device import DeviceRows
 from lostflops.ingest.formats.nsys.file import MAGIC, NsysFile, is_plain, open_export
 from lostflops.ingest.formats.nsys.host import HostRows
@@ -78,6 +79,7 @@ def ingest(job: ReadTask) -> list[RankRows]:
             raise BrokenSource(
                 f"{job.path} has no device events. Record with nsys profile --trace=cuda,nvtx, and export everything."
             )
+        refuse_many_ranks(job.path, len(places.ordered))
         ranks = [NsysRank(place, job.vocabulary, job.spool_folder) for place in places.ordered]
         try:
             DeviceRows(file, places, ranks, job.vocabulary).add()

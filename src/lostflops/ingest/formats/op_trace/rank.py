@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -10,9 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from lostflops.ingest.common.columns import NULL
-from lostflops.ingest.common.group_ids import group_id
 from lostflops.ingest.formats.op_trace.roles import GROUPS as GROUP_MEANINGS
-from lostflops.ingest.formats.op_trace.roles import RoleLayout, is_known, role
+from lostflops.ingest.formats.op_trace.roles import Role, RoleLayout, is_known, role
 from lostflops.store.parquet import ColumnData, ConstantColumn, TextColumn
 from lostflops.store.parts import PartWriter
 from lostflops.store.tables import COLLECTIVES, EVENTS, GROUPS, LANES, PASSES, STATS, STEPS, TableSchema
@@ -63,9 +63,11 @@ class OpTypes:
         self.name_texts: Sequence[str | None] = (None, *names)
         self.kind_texts: Sequence[str | None] = (None, *_KINDS)
         self.op_texts: Sequence[str | None] = (None, *(own.op for own in self.roles))
-
-    def codes(self, *names: str) -> list[int]:
-        return [code for code, name in enumerate(self.names) if name in names]
+        self.passes = {
+            direction: [code for code, name in enumerate(names) if name == f"{direction}-compute"]
+            for direction in ("forward", "backward")
+        }
+        """Codes of the passes, by direction."""
 
 
 class OpRank:
@@ -110,18 +112,14 @@ class OpRank:
 
     def _write_collectives(self) -> None:
         rows = np.flatnonzero(self._types.kind[self._ops["optype"]] == _KINDS.index("comm"))
-        used = np.unique(self._ops["optype"][rows]).tolist()
-        groups = self._groups(used)
-        names = list(groups)
-        group_of, peer_of = (np.full(len(self._types.names), -1, np.int64) for _ in range(2))
-        for code in used:
-            own = self._types.roles[code]
-            group_of[code] = names.index(own.group) if own.group in groups else -1
-            peer = self._layout.peer(self._rank, own.shift)
-            peer_of[code] = NULL if peer is None else peer
         optype, lane = self._ops["optype"][rows], self._lane[rows]
-        group = group_of[optype]
-        ids: list[str | None] = [None, *(group_id(name, members) for name, members in groups.items())]
+        used, use = np.unique(optype, return_inverse=True)
+        roles = [self._types.roles[code] for code in used.tolist()]
+        groups = self._groups(roles)
+        names = list(groups)
+        group = np.array([names.index(own.group) if own.group in groups else -1 for own in roles], np.int64)[use]
+        peers = [self._layout.peer(self._rank, own.shift) for own in roles]
+        ids: list[str | None] = [None, *(self._layout.group_id(name, self._rank) for name in groups)]
         sizes = np.array([NULL, *(len(members) for members in groups.values())])
         columns: dict[str, ColumnData] = {
             "event": rows,
@@ -130,7 +128,7 @@ class OpRank:
             "ordinal": _ordinals(np.where(group >= 0, group, len(names) + lane)),
             "order_source": [("group ordinal" if code >= 0 else "lane ordinal") for code in group.tolist()],
             "op": _texts(optype, self._types.op_texts),
-            "peer": peer_of[optype],
+            "peer": np.array([NULL if peer is None else peer for peer in peers], np.int64)[use],
             "start": self._ops["start"][rows],
             "stop": self._stop[rows],
             "lane": lane,
@@ -141,18 +139,17 @@ class OpRank:
         self._losses["collectives_without_group"] = int((group < 0).sum())
         self._write_groups(groups)
 
-    def _groups(self, used: Sequence[int]) -> dict[str, list[int]]:
+    def _groups(self, roles: Sequence[Role]) -> dict[str, list[int]]:
         """Return the members of each group that the rank uses, by name."""
         if not self._layout.is_certain:
             return {}
-        names = sorted({name for code in used if (name := self._types.roles[code].group) is not None})
-        members = {name: self._layout.members(name, self._rank) for name in names}
-        return {name: own for name, own in members.items() if self._rank in own}
+        names = sorted({own.group for own in roles if own.group is not None})
+        return {name: members for name in names if (members := self._layout.members(name, self._rank))}
 
     def _write_groups(self, groups: Mapping[str, list[int]]) -> None:
         columns: dict[str, ColumnData] = {
-            "group_id": [group_id(name, members) for name, members in groups.items()],
-            "position": [members.index(self._rank) for members in groups.values()],
+            "group_id": [self._layout.group_id(name, self._rank) for name in groups],
+            "position": [bisect_left(members, self._rank) for members in groups.values()],
             "size": [len(members) for members in groups.values()],
             "name": list(groups),
             "description": [GROUP_MEANINGS[name] for name in groups],
@@ -175,8 +172,8 @@ class OpRank:
 
     def _write_passes(self) -> None:
         stage = self._layout.places[self._rank].stage
-        for direction in ("forward", "backward"):
-            rows = np.flatnonzero(np.isin(self._ops["optype"], self._types.codes(f"{direction}-compute")))
+        for direction, codes in self._types.passes.items():
+            rows = np.flatnonzero(np.isin(self._ops["optype"], codes))
             columns: dict[str, ColumnData] = {name: self._ops[name][rows] for name in ("step", "microbatch", "chunk")}
             columns |= {"start": self._ops["start"][rows], "stop": self._stop[rows]}
             columns |= {"stage": ConstantColumn(stage), "direction": ConstantColumn(direction)}

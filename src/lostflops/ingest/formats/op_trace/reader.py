@@ -22,6 +22,7 @@ from lostflops.core.limits import LARGEST_WORLD
 from lostflops.ingest.common.byte_stream import ByteStream
 from lostflops.ingest.common.columns import NULL
 from lostflops.ingest.common.reader import RankClaim, RankRows, ReadTask
+from lostflops.ingest.common.refusals import refuse_many_ranks
 from lostflops.ingest.formats.op_trace.rank import Ns, OpRank, OpTypes, Rows
 from lostflops.ingest.formats.op_trace.roles import RoleLayout, StagePlace
 from lostflops.store.parquet import scan
@@ -52,6 +53,11 @@ _OPS: Final = """
                     and step >= 0 and optype <> ''
                     and abs(seconds) < {longest} and lasting between 0 and {longest}, false) as is_read
     from typed"""
+
+_TYPES: Final = """
+    create temp table types as
+    select optype, row_number() over (order by optype) - 1 as code
+    from (select distinct optype from ops where is_read)"""
 
 
 def recognises(head: bytes, path: Path) -> bool:
@@ -90,13 +96,13 @@ def _write(job: ReadTask, connection: duckdb.DuckDBPyConnection, digest: str) ->
     with _damage_told(job.path):
         connection.execute(_OPS.format(file=scan([job.path]), longest=_LONGEST, last=LARGEST_WORLD - 1))
         layout, sizes = _layout(job.path, connection)
-        distinct = connection.execute("select distinct optype from ops where is_read order by optype").fetchall()
-        types = OpTypes([name for (name,) in distinct])
+        connection.execute(_TYPES)
+        types = OpTypes([name for (name,) in connection.execute("select optype from types order by code").fetchall()])
         steps, zeros = _zeros(connection)
         losses = _losses(connection, layout)
     for batch in _batches(sizes):
         with _damage_told(job.path):
-            read = _read_ops(connection, batch, types.names)
+            read = _read_ops(connection, batch)
         for rank, ops in read.items():
             ops["start"] += zeros[np.searchsorted(steps, ops["step"])]
             part = OpRank(job.parts, types, layout, rank)
@@ -135,6 +141,7 @@ def _layout(path: Path, connection: duckdb.DuckDBPyConnection) -> tuple[RoleLayo
     for rank, *least_and_most in found:
         if least_and_most[:2] != least_and_most[2:4]:
             raise BrokenSource(f"{path}: rank {rank} has several places (dp_rank, stage). Write one file per job.")
+    refuse_many_ranks(path, len(found))
     layout = RoleLayout({rank: StagePlace(dp_rank, stage) for rank, dp_rank, stage, *_ in found})
     return layout, {row[0]: row[5] for row in found}
 
@@ -180,13 +187,13 @@ def _batches(sizes: dict[int, int]) -> Iterator[list[int]]:
     yield batch
 
 
-def _read_ops(connection: duckdb.DuckDBPyConnection, ranks: Sequence[int], names: Sequence[str]) -> dict[int, Rows]:
+def _read_ops(connection: duckdb.DuckDBPyConnection, ranks: Sequence[int]) -> dict[int, Rows]:
+    """Return the ops of ranks that follow each other in the file's list of ranks."""
     columns = connection.execute(
-        f"""select rank, step, list_position($names, optype) - 1 as optype, start, dur,
+        f"""select rank, step, code as optype, start, dur,
                    if(microbatch >= 0, microbatch, {NULL}) as microbatch, if(chunk >= 0, chunk, {NULL}) as chunk
-            from ops where is_read and rank in ({", ".join(map(str, ranks))})
-            order by ops.rank, step, start, ops.optype, microbatch""",
-        {"names": list(names)},
+            from ops join types using (optype) where is_read and rank between {ranks[0]} and {ranks[-1]}
+            order by rank, step, start, code, microbatch""",
     ).fetchnumpy()
     rows = {name: np.array(values, np.int64) for name, values in columns.items()}
     owner = rows.pop("rank")

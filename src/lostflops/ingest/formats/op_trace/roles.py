@@ -11,8 +11,11 @@ The rules follow recorded files: the members of a group end an op together, howe
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import Final, NamedTuple
+
+from lostflops.ingest.common.group_ids import group_id
 
 
 class Role(NamedTuple):
@@ -85,19 +88,29 @@ class RoleLayout:
         self._ranks = {place: rank for rank, place in self.places.items()}
         self.is_certain = len(self._ranks) == len(self.places)
         self._stages = 1 + max((place.stage for place in self._ranks), default=0)
+        self._members: defaultdict[tuple[str, int], list[int]] = defaultdict(list)
+        for rank in sorted(self.places):
+            for own in self._groups_of(rank).items():
+                self._members[own].append(rank)
+        self._ids: dict[tuple[str, int], str] = {}
+
+    def _groups_of(self, rank: int) -> dict[str, int]:
+        """Return the groups of a rank: their names, and which group of this name it is."""
+        place = self.places[rank]
+        own = {"world": 0, "dp": place.stage, "pp": place.dp_rank}
+        return own | {"embedding": place.dp_rank} if place.stage in (0, self._stages - 1) else own
 
     def members(self, group: str, rank: int) -> list[int]:
-        """Return the ranks in the file that are in the rank's group of this name."""
-        own = self.places[rank]
-        ends = {0, self._stages - 1}
-        return sorted(
-            other
-            for other, place in self.places.items()
-            if group == "world"
-            or (group == "dp" and place.stage == own.stage)
-            or (group == "pp" and place.dp_rank == own.dp_rank)
-            or (group == "embedding" and place.dp_rank == own.dp_rank and place.stage in ends)
-        )
+        """Return the ranks in the file that are in the rank's group of this name, in order; empty if it has none."""
+        own = self._groups_of(rank)
+        return self._members[group, own[group]] if group in own else []
+
+    def group_id(self, group: str, rank: int) -> str:
+        """Return the id of the rank's group of this name, which must have members."""
+        own = group, self._groups_of(rank)[group]
+        if own not in self._ids:
+            self._ids[own] = group_id(group, self._members[own])
+        return self._ids[own]
 
     def peer(self, rank: int, shift: int) -> int | None:
         """Return the rank `shift` stages later; after the last stage an interleaved schedule begins again."""

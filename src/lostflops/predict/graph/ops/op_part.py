@@ -10,11 +10,12 @@ everything it waited for is its launch delay, and stays.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from lostflops.account.facts.kernel_classes import CLASSES
+from lostflops.account.ledger.batches import RankBatch
 from lostflops.account.ledger.lines import LINES
 from lostflops.account.ledger.phases import BACKWARD, FORWARD, OPTIMIZER, OTHER
 from lostflops.account.ledger.record import COMM, Codes, Flags
@@ -33,6 +34,9 @@ _TRANSFERS: Final = LANES[2:]
 _RECEIVED: Final = ((FORWARD, LANES.index("forward-recv")), (BACKWARD, LANES.index("backward-recv")))
 _DATA_PARALLEL: Final = ("params-", "grads-")
 _OTHER_CLASS: Final = CLASSES.index("other")
+_PEERS: Final = "select rank, event, peer from collectives where peer is not null"
+_PASSES: Final = """
+    select rank, start, coalesce(stage, -1) as stage, coalesce(chunk, 0) as chunk from passes order by rank, start"""
 _RESOLUTION: Final = 100_000
 """An op that starts when another ends may be recorded up to this much before that end, in ns."""
 
@@ -129,8 +133,8 @@ class _Builder:
         """Return meeting keys of transfers if each pass has its own: the n-th that one rank sends another in a step is
         the n-th that the other receives. Their ends are recorded up to a millisecond apart, longer than many transfers
         take, so they cannot be matched by time."""
-        told = self.run.sql(f"select event, peer from collectives where rank = {self.record.rank} and peer is not null")
-        peers = dict(told.fetchall())
+        recorded = _of_rank(self.run, _PEERS, self.record.rank)
+        peers = dict(zip(recorded["event"].tolist(), recorded["peer"].tolist(), strict=True))
         found: dict[int, Hashable] = {}
         for lane, name in enumerate(LANES[2:], 2):
             direction, end = name.split("-")
@@ -171,14 +175,16 @@ def device_steps(edges: LedgerWindow) -> PartSteps:
 def _places(run: Run, rank: int, start: Ns, phase: Codes) -> tuple[Codes, Codes]:
     """Return stage and chunk of each pass, NONE for anything else."""
     stage, chunk = np.full(start.size, NONE, np.int64), np.full(start.size, NONE, np.int64)
-    told = run.columns(
-        "select start, coalesce(stage, -1) as stage, coalesce(chunk, 0) as chunk from passes "
-        f"where rank = {rank} order by start"
-    )
+    told = _of_rank(run, _PASSES, rank)
     rows = np.flatnonzero(np.isin(phase, (FORWARD, BACKWARD)) & np.isin(start, told["start"]))
     at = np.searchsorted(told["start"], start[rows])
     stage[rows], chunk[rows] = told["stage"][at], told["chunk"][at]
     return stage, chunk
+
+
+def _of_rank(run: Run, query: str, rank: int) -> dict[str, Any]:
+    """Return the columns of one rank; the query is asked once for all ranks."""
+    return run.keep(query, lambda: RankBatch(run, query, run.ranks)).of(rank)
 
 
 def _lane(name: str) -> int:

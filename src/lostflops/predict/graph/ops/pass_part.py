@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lostflops.account.facts.kernel_classes import CLASSES
+from lostflops.account.ledger.batches import RankBatch
 from lostflops.account.ledger.lines import LINES
 from lostflops.account.ledger.phases import BACKWARD, FORWARD, OTHER
 from lostflops.account.ledger.record import Codes, Flags
@@ -37,8 +38,8 @@ _PASSES: Final = """
     placed as (select rank, step, microbatch, direction = 'backward' as backward, start, stop, stage,
                       coalesce(chunk, 0) as chunk, coalesce(chunk, 0) * stages + stage as place, places, stages
                from passes, sizes),
-    own as (select *, if(backward, place - 1, place + 1) as next from placed where rank = {rank})
-    select own.step, own.chunk, own.stage, own.stages, own.backward::int as backward, own.start, own.stop,
+    own as (select *, if(backward, place - 1, place + 1) as next from placed)
+    select own.rank, own.step, own.chunk, own.stage, own.stages, own.backward::int as backward, own.start, own.stop,
            coalesce(own.microbatch, -1) as microbatch, own.place as at,
            if(own.backward, own.place < own.places - 1, own.place > 0) as receives,
            own.next between 0 and own.places - 1 as sends, own.next as next, coalesce(fed.start, -1) as fed
@@ -112,7 +113,7 @@ def layers(stage: Codes, chunk: Codes) -> tuple[tuple[str, ...], Codes]:
 
 def _rows(run: Run, rank: int, edges: LedgerWindow) -> Rows:
     """Return the tasks of the rank in the order of lanes, as columns."""
-    told = {name: np.asarray(column) for name, column in run.columns(_PASSES.format(rank=rank)).items()}
+    told = run.keep(_PASSES, lambda: RankBatch(run, _PASSES, run.ranks)).of(rank)
     told = {name: column[np.isin(told["step"], edges.number)] for name, column in told.items()}
     if not told["step"].size or (told["microbatch"] < 0).any() or len(run.ranks) > told["stages"].max():
         raise UsageError(

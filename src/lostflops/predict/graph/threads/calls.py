@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from lostflops.account.ledger.batches import RankBatch
 from lostflops.account.ledger.host_traits import Trait
 from lostflops.account.ledger.record import UNKNOWN_GROUP, Codes, Flags, Ns, Record
 from lostflops.predict.graph.tasks import NONE
@@ -19,8 +20,10 @@ from lostflops.predict.graph.tasks import NONE
 if TYPE_CHECKING:
     from lostflops.store.run import Run
 
-_TOLD: Final = """select event, any_value(lane), any_value(coalesce(group_id, '')), any_value(coalesce(op, '')),
-    any_value(coalesce(peer, -1)) from collectives where rank = {rank} and event is not null group by event"""
+_TOLD: Final = """
+    select rank, event, coalesce(any_value(lane), -1) as lane, any_value(coalesce(group_id, '')) as "group",
+           any_value(coalesce(op, '')) as op, any_value(coalesce(peer, -1)) as peer
+    from collectives where event is not null group by rank, event"""
 _TRANSFERS: Final = ("send", "recv")
 
 
@@ -61,10 +64,13 @@ def calls(run: Run, record: Record) -> HostCalls:
     order = np.lexsort((own.event, own.start))
     event, start, stop = own.event[order], own.start[order], np.maximum(own.stop, own.start)[order]
     noticed = np.maximum(own.noticed[order], stop)
-    told: dict[int, tuple[Any, ...]] = {row[0]: row[1:] for row in run.rows(_TOLD.format(rank=record.rank))}
+    of_all = run.keep(_TOLD, lambda: RankBatch(run, _TOLD, run.ranks))
+    columns = (column.tolist() for column in of_all.of(record.rank).values())
+    told: dict[int, tuple[Any, ...]] = {number: tuple(row) for number, *row in zip(*columns, strict=True)}
     rows = [told.get(number, (NONE, "", "", NONE)) for number in event.tolist()]
     names = [f"{op} {peer}" if op in _TRANSFERS else f"thread {lane}" for lane, _, op, peer in rows]
-    lanes = tuple(dict.fromkeys(names))
+    places: dict[str, int] = {}
+    lane = [places.setdefault(name, len(places)) for name in names]
     op = _texts([op for _, _, op, _ in rows])
     transfer = np.isin(op, _TRANSFERS)
     asked = _find_issuing_ops(record, start, op)
@@ -76,12 +82,12 @@ def calls(run: Run, record: Record) -> HostCalls:
         start=start,
         stop=stop,
         noticed=noticed,
-        lane=np.array([lanes.index(name) for name in names], np.int64),
+        lane=np.array(lane, np.int64),
         asked=asked,
         op=op,
         group=_texts([group or UNKNOWN_GROUP for _, group, *_ in rows]),
         transfer=transfer,
-        lanes=lanes,
+        lanes=tuple(places),
     )
 
 
