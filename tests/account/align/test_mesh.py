@@ -345,7 +345,12 @@ def test_ten_thousand_ranks():
             "group names",
         ),
         ("NVIDIA__Megatron-LM/tp2/*.pt.trace.json.gz", (("tp", 2),), "traffic"),
-        ("KellerJordan__modded-nanogpt/2025-10-31_AdamSyncGradientHook/*current*rank-00*", (("dp", 8),), "traffic"),
+        pytest.param(
+            "KellerJordan__modded-nanogpt/2025-10-31_AdamSyncGradientHook/*current*rank-00*",
+            (("dp", 8),),
+            "traffic",
+            marks=pytest.mark.slow,
+        ),
         ("ROCm__aorta/*.pt.trace.json.gz", (), "none"),
     ],
 )

@@ -36,6 +36,7 @@ def recorded(folder: Path, what: str, steps: str) -> tuple[list[Grown], list[str
         return grown, [claim.what for claim in memory_growth.RULE.find(Case(run))]
 
 
+@pytest.mark.slow
 def test_a_list_that_keeps_one_activation_a_step_is_found_with_its_line(tmp_path: Path) -> None:
     (one,), (says,) = recorded(tmp_path / "run", "leak", "8:3")
     assert (one.op, one.module, one.count, one.a_step) == ("aten::linear", "0", 1, ONE)
