@@ -43,12 +43,16 @@ def checksum_of_file(path: Path) -> int:
 
 def find_damage(path: Path, file: DataFile) -> str:
     """Return what is wrong with a data file, in words that follow its name; empty if nothing is."""
-    size = path.stat().st_size if path.is_file() and not path.is_symlink() else -1
+    try:
+        size = path.stat().st_size if path.is_file() and not path.is_symlink() else -1
+        found = checksum_of_file(path) if size == file.bytes and file.crc32 >= 0 else file.crc32
+    except OSError as error:
+        return f"cannot be read ({error.strerror})"
     if size < 0:
         return "is missing"
     if size != file.bytes:
         return f"has {size:,} bytes instead of {file.bytes:,}"
-    if file.crc32 >= 0 and (found := checksum_of_file(path)) != file.crc32:
+    if found != file.crc32:
         return f"was changed after it was written (its CRC-32 is {found:08x} instead of {file.crc32:08x})"
     return ""
 

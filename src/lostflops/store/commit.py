@@ -190,7 +190,7 @@ class RunWriter:
         for made in (self.staging, *self.staging.iterdir(), self.staging.parent):
             manifests.make_durable(made)
         manifests.save(self.folder, manifest)
-        remember_run(self.folder)
+        remember_run(manifest)
         self.manifest = manifest
 
     def _is_many(self, files: list[DataFile]) -> bool:

@@ -143,7 +143,7 @@ def decode_manifest(data: bytes, run: Path | Address, file: Path | Address) -> M
     except _DAMAGE as error:
         raise BrokenRun(f"{file} is damaged ({error}). Ingest the traces again into a new folder.") from None
     is_sealed = found.seal != UNSEALED or all(one.crc32 < 0 for files in found.files.values() for one in files)
-    if is_seal_broken(data) or not is_sealed:
+    if is_seal_broken(data, found.seal) or not is_sealed:
         raise BrokenRun(
             f"{file} was changed after it was written: its checksum differs. Ingest the traces again into a new folder."
         )

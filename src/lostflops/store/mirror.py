@@ -26,7 +26,7 @@ from lostflops.store import manifest as manifests
 from lostflops.store.checksums import find_damage
 from lostflops.store.manifest import DataFile, Manifest
 from lostflops.store.objects import Listed, Objects, in_parallel, objects_of
-from lostflops.store.places import Address, unsafe
+from lostflops.store.places import Address, cache_folder, unsafe
 from lostflops.store.tables import TABLES
 
 COMMITS: Final = "commits"
@@ -55,10 +55,9 @@ def mirror_run(run: Address) -> Path:
 
 def folder_of(run: Address, objects: Objects) -> Path:
     """Return the folder of a run in the user's cache; two stores may have a run of the same address."""
-    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     number = hashlib.sha256(f"{objects.endpoint}\n{run}".encode()).hexdigest()[:24]
     name = run.name if unsafe(run.name) is None and len(run.name) < 100 else "run"
-    folder = Path(cache).resolve() / "lostflops" / "runs" / number / name
+    folder = cache_folder() / "runs" / number / name
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return folder
 

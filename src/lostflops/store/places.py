@@ -6,6 +6,8 @@ undoes that, and is the only place that distinguishes the two kinds.
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,6 +77,14 @@ def remote(place: str | Place) -> Address | None:
 def place_of(text: str | Path) -> Place:
     """Return the address if `remote` finds one, otherwise the path as it is."""
     return remote(text) or Path(text)
+
+
+def cache_folder() -> Path:
+    """Return the folder for what can be fetched or computed again; raise OSError if the user has none."""
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").resolve() / "lostflops"
+    except RuntimeError:
+        raise FileNotFoundError(errno.ENOENT, "no home directory: set XDG_CACHE_HOME to a folder") from None
 
 
 def folder_for(path: Path, what: str) -> Path:

@@ -24,7 +24,7 @@ from lostflops.store.narrow import narrow
 from lostflops.store.parquet import literal_glob, scan
 from lostflops.store.places import remote
 from lostflops.store.select import EXPLAIN, READ_ONLY, check_reads, check_stranger, may_change
-from lostflops.store.tables import TABLES, TableSchema, table
+from lostflops.store.tables import DERIVED, TABLES, TableSchema, table
 from lostflops.store.validity import check_values
 
 T = TypeVar("T")
@@ -70,7 +70,9 @@ class Run:
             for declared in TABLES:
                 connection.execute(f"CREATE VIEW {declared.name} AS {_rows(folder, manifest, declared)}")
             _draw_no_progress(connection)
-            check_values(folder, manifest, connection)
+            if not check_values(folder, manifest, connection):
+                for declared in DERIVED:
+                    connection.execute(f"CREATE OR REPLACE VIEW {declared.name} AS {_no_rows(declared)}")
             # Views may read the run's data; queries may read or write nothing else.
             connection.execute("SET allowed_paths = $paths", {"paths": _list_allowed_paths(folder, manifest)})
             connection.execute("SET enable_external_access = false")
@@ -226,8 +228,7 @@ def _ctrl_c() -> Iterator[None]:
 
 def _rows(folder: Path, manifest: manifests.Manifest, declared: TableSchema) -> str:
     """Return a SELECT with every declared column, null if a file is older than the column."""
-    nulls = ", ".join(f"CAST(NULL AS {column.type}) AS {column.name}" for column in declared.columns)
-    nothing = f"SELECT {nulls} WHERE false"
+    nothing = _no_rows(declared)
     paths = [folder / file.path for file in manifest.files.get(declared.name, [])]
     if not paths:
         return nothing
@@ -236,6 +237,11 @@ def _rows(folder: Path, manifest: manifests.Manifest, declared: TableSchema) -> 
         return f"SELECT {', '.join(names)} FROM {scan(paths)}"
     known = f"{nothing} UNION ALL BY NAME SELECT * FROM {scan(paths, union_by_name=True)}"
     return f"SELECT {', '.join(names)} FROM ({known})"
+
+
+def _no_rows(declared: TableSchema) -> str:
+    nulls = ", ".join(f"CAST(NULL AS {column.type}) AS {column.name}" for column in declared.columns)
+    return f"SELECT {nulls} WHERE false"
 
 
 def _list_allowed_paths(folder: Path, manifest: manifests.Manifest) -> list[str]:

@@ -19,15 +19,19 @@ def seal(text: bytes) -> bytes:
     return b"%b%08x%b" % (text[: found.start(1)], isal_zlib.crc32(text), text[found.end(1) :])
 
 
-def is_seal_broken(text: bytes) -> bool:
-    """Return whether a document differs from the one that was sealed; one without a seal may be of an older version.
+def is_seal_broken(text: bytes, stated: str) -> bool:
+    """Return whether a document, which states a seal, differs from the one that was sealed.
+
+    One without a seal may be of an older version.
 
     >>> sealed = seal(b'{"rank": 4, "seal": "00000000"}')
-    >>> is_seal_broken(sealed), is_seal_broken(sealed.replace(b"4", b"5", 1)), is_seal_broken(b'{"rank": 4}')
-    (False, True, False)
+    >>> is_seal_broken(sealed, "09d57227"), is_seal_broken(sealed.replace(b"4", b"5", 1), "09d57227")
+    (False, True)
+    >>> is_seal_broken(b'{"rank": 4}', UNSEALED)
+    False
     """
     found = _SEAL.search(text)
-    if found is None:
-        return False
+    if found is None:  # somebody wrote it again, with its values in another order
+        return stated != UNSEALED
     unsealed = text[: found.start(1)] + UNSEALED.encode() + text[found.end(1) :]
     return found[1] != b"%08x" % isal_zlib.crc32(unsealed)

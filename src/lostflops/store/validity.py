@@ -1,35 +1,37 @@
-"""Rows that no writer of ours makes: files of a run that somebody passed on may hold any values.
+"""Rows that no writer of ours makes: files of a run from somebody else may hold any values.
 
-All rows are looked at once, when a run is first opened on this machine. Runs that were written here, or have passed,
+All rows are looked at once, when a run is first opened on this machine. Runs that were written here, or were looked at,
 are remembered in the user's cache by the digest of their manifest, which has the checksums of all files.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
-from collections.abc import Collection, Iterator
+import time
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 import duckdb
+import msgspec
 
 from lostflops.core.errors import BrokenRun
 from lostflops.core.limits import LARGEST_WORLD, MOST_LANES
-from lostflops.store.manifest import FILE_NAME, Manifest
+from lostflops.core.units import pluralise
+from lostflops.store.manifest import Manifest
 from lostflops.store.parquet import FARTHEST
-from lostflops.store.tables import TABLES, Column, TableSchema
+from lostflops.store.places import cache_folder
+from lostflops.store.tables import DERIVED, RANKS, TABLES, Column, TableSchema
 
-_RANKS: Final = ("rank", "reference", "late_rank", "peer", "local_rank")
-_SIZES: Final = ("size", "group_size", "world_size", "expected", "seen")
+_REMEMBERED_SECONDS: Final = 90 * 24 * 3600
+_RANK_NUMBERS: Final = ("rank", "late_rank")
 _LANES: Final = ("lane", "from_lane", "to_lane")
 _AT_LEAST_0: Final = (
-    *("dur", "ns", "wait", "longest", "gap_ns", "occupied_ns", "wall", "compute", "comm", "hidden"),
+    *("dur", "ns", "wait", "longest", "gap_ns", "occupied_ns", "wall", "compute", "comm", "hidden", "count"),
     *("events", "ordinal", "attempt", "position", "microbatch", "chunk", "stage", "parts", "place", "records"),
 )
-_MOST: Final = 1 << 61
-"""Limit of bytes, FLOPs and counts: sums of a few of them fit into 64 bits."""
+_LARGEST: Final = 2**63 - 1
 _JSON_LISTS: Final = ("notes", "running", "shape", "local_shape")
 _JSON: Final = (*_JSON_LISTS, "value", "document")
 _REQUIRED: Final = {
@@ -37,26 +39,23 @@ _REQUIRED: Final = {
     "events": ("event", "lane", "kind", "start", "dur"),
     "steps": ("step", "start", "stop"),
     "groups": ("group_id",),
-    "collectives": ("event", "op", "start", "stop"),
-    "memory": ("time", "bytes"),
+    "collectives": ("event", "start", "stop"),
     "links": ("from_lane", "from_start", "to_lane", "to_start"),
-    "passes": ("step", "direction", "start", "stop"),
-    "clocks": ("reference", "method"),
+    "passes": ("start", "stop"),
     "arrivals": ("meeting", "is_transfer", "seen"),
-    "attempts": ("attempt", "session"),
+    "attempts": ("attempt",),
     "timings": ("attempt", "step", "start", "stop"),
-    "parameters": ("position", "name"),
     "job": ("attempt", "key", "value"),
     "samples": ("time", "stack"),
     "stats": ("what", "effect", "count"),
     "accounts": ("code", "inputs"),
+    "spans": ("start", "stop", "kernels"),
     "stretches": ("start", "stop", "line"),
     "ledger": ("split", "line", "ns", "place"),
     "waits": ("group_id", "late_rank", "is_transfer", "ns"),
     "overlap": ("ns",),
     "kernels": ("kind", "name", "count", "ns", "gap_ns", "occupied_ns", "occupancy"),
     "work": ("op", "model_flops", "recompute_flops", "bytes", "again", "count", "ns"),
-    "spans": ("start", "stop", "kernels"),
     "stacks": ("line", "stack", "count", "ns", "place"),
     "timeline": ("start", "stop", "parts", "lines"),
     "findings": ("number", "id", "level", "cause"),
@@ -69,19 +68,36 @@ _WORDS: Final = {
         *("op", "annotation", "module", "python", "runtime", "host_comm", "overhead", "span", "other"),
         *("kernel", "comm", "memcpy", "memset", "sync", "device_annotation"),
     ),
-    ("passes", "direction"): ("forward", "backward"),
     ("stats", "effect"): ("dropped", "repaired", "guessed", "missing", "note"),
     ("accounts", "scope"): ("steps", "trace"),
     ("ledger", "split"): ("line", "detail", "step", "phase", "annotation", "module"),
     ("findings", "level"): ("found", "suspected"),
-    ("allocator_blocks", "state"): ("allocated", "pending", "free"),
 }
 """Columns with a few known values."""
+_LINES: Final = (
+    *("compute", "comm.transfer", "comm.wait", "comm.bubble", "copy", "idle.data", "idle.sync", "idle.alloc"),
+    *("idle.compile", "idle.host", "idle.python", "idle.dependency", "idle.bubble", "unexplained"),
+)
+_OF_LEDGER: Final = ("ledger", "stretches", "stacks")
 _TOTALS: Final = (
     *("on_device", "wall", "compute", "comm", "hidden", "kernels", "unlaunched", "blocker", "launched_flops"),
     *("matmul_ns", "counted_ns", "tensor_ns", "plain_ns", "notes"),
 )
 """Columns of `accounts` that are all null, or none is."""
+_TEXT: Final = r'"([^"\\\x00-\x1f]|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})*"'
+_TEXTS: Final = rf"\[({_TEXT}(, ?{_TEXT})*)?\]"
+"""A JSON list of texts; DuckDB takes more than JSON for JSON."""
+_OTHER_FAULTS: Final = {
+    "overlap": [
+        ("no texts in running", f"NOT regexp_full_match(running, '{_TEXTS}')"),
+        ("a group without its hidden time", "group_id IS NOT NULL AND hidden IS NULL"),
+    ],
+    "accounts": [
+        ("no texts in notes", f"NOT regexp_full_match(notes, '{_TEXTS}')"),
+        ("some totals and not others", " OR ".join(f"({name} IS NULL) <> (wall IS NULL)" for name in _TOTALS)),
+    ],
+    "timeline": [("other parts than stated", "octet_length(lines) <> parts")],
+}
 _OPEN_LEDGERS: Final = """
     SELECT count(*) FROM accounts
     LEFT JOIN (SELECT rank, sum(ns) AS spent FROM ledger WHERE split = 'line' GROUP BY 1) USING (rank)
@@ -89,85 +105,83 @@ _OPEN_LEDGERS: Final = """
         USING (rank)
     WHERE wall IS NOT NULL AND (
         coalesce(spent, 0) <> wall OR coalesce(span, 0) <> wall OR (scope = 'steps' AND steps < spans))"""
-_OTHER_DOUBTS: Final = {
-    "overlap": [("a group without its hidden time", "group_id IS NOT NULL AND hidden IS NULL")],
-    "accounts": [
-        ("some totals and not others", " OR ".join(f"({name} IS NULL) <> (wall IS NULL)" for name in _TOTALS))
-    ],
-    "timeline": [("other parts than stated", "octet_length(lines) <> parts")],
-}
-_LINES: Final = (
-    *("compute", "comm.transfer", "comm.wait", "comm.bubble", "copy", "idle.data", "idle.sync", "idle.alloc"),
-    *("idle.compile", "idle.host", "idle.python", "idle.dependency", "idle.bubble", "unexplained"),
-)
 
 
-def check_values(folder: Path, manifest: Manifest, connection: duckdb.DuckDBPyConnection) -> None:
-    """Raise `BrokenRun` if a table has other types than declared, or rows that no writer makes."""
+def check_values(folder: Path, manifest: Manifest, connection: duckdb.DuckDBPyConnection) -> bool:
+    """Raise `BrokenRun` if recorded tables have other types than declared, or rows that no reader makes.
+
+    Return whether the derived tables can be used: those of a newer version, or that were changed, can not, and are
+    computed again from the recorded ones.
+    """
     if not manifest.sources:
         raise BrokenRun(f"{folder} has no ranks. Ingest its traces again.")
-    if _mark(folder).exists():
-        return
-    for table in TABLES:
-        if manifest.files.get(table.name):
-            _check_table(folder, table, connection, manifest.columns.get(table.name, ()))
-    [(count,)] = connection.execute(_OPEN_LEDGERS).fetchall()
-    if count:
-        raise BrokenRun(f"{folder}: the ledgers of {count:,} ranks do not sum to their time. Do not use this run.")
-    remember_run(folder)
+    with suppress(OSError):
+        if _mark(manifest).exists():
+            return True
+    recorded = (table for table in TABLES if table not in DERIVED)
+    if fault := next(_find_faults(recorded, manifest, connection), None):
+        raise BrokenRun(f"{folder}: {fault}. No recording has that: do not use this run.")
+    try:
+        is_derived_valid = next(_find_faults(DERIVED, manifest, connection), None) is None
+        is_derived_valid = is_derived_valid and not connection.execute(_OPEN_LEDGERS).fetchall()[0][0]
+    except duckdb.Error:
+        is_derived_valid = False
+    if is_derived_valid:
+        remember_run(manifest)
+    return is_derived_valid
 
 
-def remember_run(folder: Path) -> None:
-    """Remember that the rows of a run, as its manifest names them now, were written here or have been checked."""
-    with suppress(OSError):  # then they are checked again
-        mark = _mark(folder)
+def remember_run(manifest: Manifest) -> None:
+    """Remember that the rows of a run were written here, or have been looked at."""
+    if any(file.crc32 < 0 for files in manifest.files.values() for file in files):
+        return  # its files may change without a change of the manifest
+    with suppress(OSError):  # then they are looked at again
+        mark = _mark(manifest)
         mark.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         mark.touch()
+        for old in mark.parent.iterdir():
+            if time.time() - old.stat().st_mtime > _REMEMBERED_SECONDS:
+                old.unlink(missing_ok=True)
 
 
-def _mark(folder: Path) -> Path:
-    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    digest = hashlib.sha256((folder / FILE_NAME).read_bytes()).hexdigest()
-    return Path(cache) / "lostflops" / "checked" / digest
+def _mark(manifest: Manifest) -> Path:
+    return cache_folder() / "checked" / hashlib.sha256(msgspec.json.encode(manifest)).hexdigest()
 
 
-def _check_table(
-    folder: Path, table: TableSchema, connection: duckdb.DuckDBPyConnection, written: Collection[str]
-) -> None:
-    """Check a table; columns that are newer than the run, which are not `written`, are null."""
-    view = connection.table(table.name)
-    for column, kind in zip(table.columns, view.types, strict=True):
-        if str(kind) != column.type:
-            raise BrokenRun(
-                f"{folder}: column {column.name} of table {table.name} has type {str(kind)[:40]} instead of "
-                f"{column.type}. Do not use this run."
-            )
-    doubts = list(_doubts(table, written))
-    counts = ", ".join(f"count(*) FILTER ({condition})" for _, condition in doubts)
-    [found] = connection.execute(f"SELECT {counts} FROM {table.name}").fetchall()
-    for (what, _), count in zip(doubts, found, strict=True):
-        if count:
-            raise BrokenRun(
-                f"{folder}: table {table.name} has {count:,} rows with {what}, which no recording has. Do not use "
-                "this run, or ingest its traces again."
-            )
+def _find_faults(
+    tables: Iterable[TableSchema], manifest: Manifest, connection: duckdb.DuckDBPyConnection
+) -> Iterator[str]:
+    """Yield in words what is wrong with tables. Columns that are newer than the run are null, which is not wrong."""
+    for table in tables:
+        if not manifest.files.get(table.name):
+            continue
+        for column, kind in zip(table.columns, connection.table(table.name).types, strict=True):
+            if str(kind) != column.type:
+                yield f"column {column.name} of table {table.name} has type {str(kind)[:40]} instead of {column.type}"
+                return
+        faults = list(_faults(table, manifest.columns.get(table.name, ())))
+        counts = ", ".join(f"count(*) FILTER ({condition})" for _, condition in faults)
+        [found] = connection.execute(f"SELECT {counts} FROM {table.name}").fetchall()
+        for (what, _), count in zip(faults, found, strict=True):
+            if count:
+                yield f"table {table.name} has {pluralise(count, 'row')} with {what}"
 
 
-def _doubts(table: TableSchema, written: Collection[str]) -> Iterator[tuple[str, str]]:
+def _faults(table: TableSchema, written: Collection[str]) -> Iterator[tuple[str, str]]:
     """Yield in words, and as SQL, what no row of a table may be."""
-    names = table.column_names()
+    names = [name for name in table.column_names() if name in written]
     for name in ("rank", *_REQUIRED.get(table.name, ())):
-        if name in names and name in written:
+        if name in names:
             yield f"no {name}", f"{name} IS NULL"
     for column in table.columns:
-        yield from _doubts_of_column(table, column)
+        yield from _faults_of_column(table, column)
     for first, last in (("start", "stop"), ("device_start", "device_stop")):
         if {first, last} <= set(names):
             yield f"{last} before {first}", f"{last} < {first}"
-    yield from _OTHER_DOUBTS.get(table.name, ())
+    yield from _OTHER_FAULTS.get(table.name, ())
 
 
-def _doubts_of_column(table: TableSchema, column: Column) -> Iterator[tuple[str, str]]:
+def _faults_of_column(table: TableSchema, column: Column) -> Iterator[tuple[str, str]]:
     name, limits = column.name, _limits(table, column)
     if limits is not None:
         # `xor` keeps DuckDB from answering by statistics, which a file may state falsely.
@@ -183,28 +197,16 @@ def _doubts_of_column(table: TableSchema, column: Column) -> Iterator[tuple[str,
         yield f"no list in {name}", f"json_valid({name}) AND json_type({name}) <> 'ARRAY'"
 
 
-_OF_MEMORY: Final = ("memory", "holdings", "allocator_blocks")
-_MOST_MEMORY: Final = 1 << 50
-"""Limit of memory: no device has a petabyte."""
-_OF_LEDGER: Final = ("ledger", "stretches", "stacks")
-
-
 def _limits(table: TableSchema, column: Column) -> tuple[int, int] | None:
-    """Return the smallest and the largest value of a column; None if any is possible."""
+    """Return the smallest and the largest value of a column; None if a reader may write any."""
     if column.type not in ("INTEGER", "BIGINT"):
         return None
-    if column.name in _RANKS:
+    if column.name in _RANK_NUMBERS:
         return 0, LARGEST_WORLD - 1
-    if column.name in _SIZES:
+    if table is RANKS and column.name == "world_size":
         return 0, LARGEST_WORLD
     if column.name in _LANES:
         return 0, MOST_LANES
     if column.name in _AT_LEAST_0:
-        return 0, FARTHEST if column.unit == "ns" else _MOST
-    if column.name == "count":  # a lossy source may state any number
-        return 0, 2**63 - 1
-    if column.unit == "ns":
-        return -FARTHEST, FARTHEST
-    if column.unit == "bytes" and table.name in _OF_MEMORY:
-        return -_MOST_MEMORY, _MOST_MEMORY
-    return (-_MOST, _MOST) if column.unit in ("bytes", "FLOPs") else None
+        return 0, FARTHEST if column.unit == "ns" else _LARGEST
+    return (-FARTHEST, FARTHEST) if column.unit == "ns" else None

@@ -64,7 +64,7 @@ def _tell(run: str, manifest: Manifest, checked: list[Checked]) -> Result:
     damaged = [one for one in checked if one[2]]
     unknown = sum(file.crc32 < 0 for _, file, _ in checked)
     size = sum(file.bytes for _, file, _ in checked)
-    verdict = f"All {pluralise(len(checked), 'file')} have the bytes that were written."
+    verdict = f"{pluralise(len(checked), 'file')}: all have the bytes that were written."
     if unknown:
         verdict = f"{unknown:,} of {pluralise(len(checked), 'file')} are of an older version and have no checksum."
     if damaged:

@@ -27,6 +27,7 @@ FEWEST: Final = 3
 """Fewest whole steps of a window that can show growth."""
 _ALLOWED: Final = (Owner.PARAMETERS, Owner.GRADIENTS, Owner.OPTIMIZER, Owner.BUFFERS)
 """Owners whose bytes may stay: state of a parameter that is first used late is not growth."""
+_MOST_BYTES: Final = 1 << 62
 _FAR: Final = 10_000
 _MATTERS: Final = 0.1
 """Part of the peak that growth must reach in `_FAR` steps."""
@@ -217,7 +218,7 @@ def _net(step: Codes, size: Codes, steps: int, moved_on: Counter[tuple[int, int]
     for (place, each), count in Counter(zip(step.tolist(), size.tolist(), strict=True)).items():
         stays = max(0, count - moved_on[place, each])
         counts[place] += stays
-        left[place] += stays * each
+        left[place] = min(int(left[place]) + stays * each, _MOST_BYTES)  # a trace may state any size
     return counts, left
 
 

@@ -82,7 +82,10 @@ def stored_diagnosis(run: Run) -> Diagnosis | None:
     rows = run.rows(f"select document from diagnosis where code = '{diagnosis_code()}'")
     if not rows:
         return None
-    found = msgspec.json.decode(rows[0][0], type=Diagnosis)
+    try:
+        found = msgspec.json.decode(rows[0][0], type=Diagnosis)
+    except (msgspec.MsgspecError, AssertionError, RecursionError):  # changed after it was written: it is made again
+        return None
     # The run may have been moved since.
     moved = (one and structs.replace(one, run=structs.replace(one.run, path=str(run.path))) for one in found.whatifs)
     return replace(found, whatifs=tuple(moved))

@@ -199,7 +199,7 @@ def _load(path: Path) -> StoredPrediction:
         found = msgspec.json.decode(data, type=StoredPrediction)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BrokenRun(f"{path} is damaged ({error}). Remove it and run lostflops whatif again.") from None
-    if is_seal_broken(data):
+    if is_seal_broken(data, found.seal):
         raise BrokenRun(
             f"{path} was changed after it was written: its checksum differs. Remove it and run lostflops whatif again."
         )
