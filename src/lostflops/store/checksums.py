@@ -1,4 +1,4 @@
-"""Checksums of the files of a run: a changed byte anywhere is an error, never a number.
+"""Checksums of the files of a run: a changed byte is an error when the run is opened, not a wrong number.
 
 CRC-32 detects every change of one bit, every burst of up to 32 bits, and all but one in four billion other changes. It
 protects from accidents, not from somebody who changes a file and its checksum. isal, which ingest needs anyway,

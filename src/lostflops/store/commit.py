@@ -21,7 +21,7 @@ from lostflops.store.manifest import DataFile, Manifest, Source
 from lostflops.store.parquet import ParquetWriter
 from lostflops.store.places import Place
 from lostflops.store.tables import DERIVED, RANKS, TABLES
-from lostflops.store.validity import remember_run
+from lostflops.store.validity import mark_run
 
 DATA = "data"
 PREDICTIONS = "predictions"
@@ -190,7 +190,7 @@ class RunWriter:
         for made in (self.staging, *self.staging.iterdir(), self.staging.parent):
             manifests.make_durable(made)
         manifests.save(self.folder, manifest)
-        remember_run(manifest)
+        mark_run(manifest)
         self.manifest = manifest
 
     def _is_many(self, files: list[DataFile]) -> bool:

@@ -23,7 +23,7 @@ from lostflops.store.manifest import DataFile, Manifest
 from lostflops.store.mirror import COMMITS, GONE, fetch, folder_of, list_commits, newest
 from lostflops.store.objects import in_parallel, objects_of
 from lostflops.store.places import Address, Place, remote
-from lostflops.store.validity import remember_run
+from lostflops.store.validity import mark_run
 
 _OURS: Final = frozenset({COMMITS, DATA, FOLDER, PREDICTIONS})
 _PROBE: Final = "probe"
@@ -123,7 +123,7 @@ class RemoteRunWriter(RunWriter):
             # Where it is old already it may have been ours, its answer lost, and later ones name what we wrote.
             self._may_be_committed = self._objects.read(commit) == GONE
             raise self._busy()
-        remember_run(manifest)
+        mark_run(manifest)
         before, self.manifest = self.manifest, manifest
         with suppress(OSError):  # what is left is removed at the next commit
             self._sweep((before, manifest))

@@ -1,4 +1,4 @@
-"""The checksum of a JSON document, in its last value: a changed byte anywhere is an error, never a number."""
+"""The checksum of a JSON document, in its last value."""
 
 from __future__ import annotations
 

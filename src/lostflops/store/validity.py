@@ -1,7 +1,7 @@
 """Rows that no writer of ours makes: files of a run from somebody else may hold any values.
 
 All rows are looked at once, when a run is first opened on this machine. Runs that were written here, or were looked at,
-are remembered in the user's cache by the digest of their manifest, which has the checksums of all files.
+have a mark in the user's cache: the digest of their manifest, which has the checksums of all files.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from lostflops.store.parquet import FARTHEST
 from lostflops.store.places import cache_folder
 from lostflops.store.tables import DERIVED, RANKS, TABLES, Column, TableSchema
 
-_REMEMBERED_SECONDS: Final = 90 * 24 * 3600
+_MARKED_SECONDS: Final = 90 * 24 * 3600
 _RANK_NUMBERS: Final = ("rank", "late_rank")
 _LANES: Final = ("lane", "from_lane", "to_lane")
 _AT_LEAST_0: Final = (
@@ -127,12 +127,12 @@ def check_values(folder: Path, manifest: Manifest, connection: duckdb.DuckDBPyCo
     except duckdb.Error:
         is_derived_valid = False
     if is_derived_valid:
-        remember_run(manifest)
+        mark_run(manifest)
     return is_derived_valid
 
 
-def remember_run(manifest: Manifest) -> None:
-    """Remember that the rows of a run were written here, or have been looked at."""
+def mark_run(manifest: Manifest) -> None:
+    """Store that the rows of a run were written here, or have been looked at."""
     if any(file.crc32 < 0 for files in manifest.files.values() for file in files):
         return  # its files may change without a change of the manifest
     with suppress(OSError):  # then they are looked at again
@@ -140,7 +140,7 @@ def remember_run(manifest: Manifest) -> None:
         mark.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         mark.touch()
         for old in mark.parent.iterdir():
-            if time.time() - old.stat().st_mtime > _REMEMBERED_SECONDS:
+            if time.time() - old.stat().st_mtime > _MARKED_SECONDS:
                 old.unlink(missing_ok=True)
 
 

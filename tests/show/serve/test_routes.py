@@ -359,6 +359,18 @@ def test_more_than_can_wait_is_refused(server: Server) -> None:
     assert workers.close()
 
 
+def test_time_in_the_queue_is_not_time_of_the_work(server: Server) -> None:
+    """Two questions of 0.4 s each, one after the other, both have an answer within a limit of 0.6 s."""
+    workers = Workers(1)
+
+    async def two() -> list[object]:
+        jobs = [workers.answer(server.live._run.beside(), lambda _: time.sleep(0.4), 0.6) for _ in range(2)]
+        return await asyncio.gather(*jobs, return_exceptions=True)
+
+    assert asyncio.run(two()) == [None, None]
+    assert workers.close()
+
+
 def test_work_that_is_left_while_it_waits_makes_room(server: Server) -> None:
     free = threading.Event()
     workers = Workers(1, waiting=1)

@@ -35,5 +35,5 @@ def explain_memory_limit(most: int) -> str:
     """Return why a question with this memory limit was stopped, and what to do."""
     return (
         f"the question was stopped because it needs more than {format_bytes(most)} of memory. "
-        "Ask for less, or use lostflops sql or lostflops whatif, which have no limit"
+        "Ask for less, or ask it with lostflops sql or lostflops whatif, which have no limit"
     )

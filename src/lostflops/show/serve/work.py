@@ -100,6 +100,7 @@ class StoppableRun(Run):
 class _Job:
     function: Callable[[Any], Any]
     work: Stoppable
+    begun: Future[None] = field(default_factory=Future)
     done: Future[Any] = field(default_factory=Future)
 
 
@@ -114,19 +115,16 @@ class Workers:
             thread.start()
 
     async def answer(self, work: S, function: Callable[[S], T], seconds: float) -> T:
-        """Call a function with the work in a thread; raise `Stopped` if it takes longer or too many jobs are waiting.
-        Cancelling the caller stops the work too."""
+        """Call a function with the work in a thread; raise `Stopped` if it takes longer, waits longer for a thread, or
+        if too many jobs are waiting. Cancelling the caller stops the work too."""
         job = _Job(function, work)
         try:
             self._jobs.put_nowait(job)
         except Full:
             raise Stopped("too many requests at once; try again") from None
         try:
-            found: T = await asyncio.wait_for(asyncio.wrap_future(job.done), seconds)
-        except TimeoutError:
-            raise Stopped(f"stopped after {seconds:g} s without an answer") from None
-        else:
-            return found
+            await _wait(job.begun, seconds, f"other requests took the last {seconds:g} s; try again")
+            return await _wait(job.done, seconds, f"stopped after {seconds:g} s without an answer")
         finally:
             if not job.done.done() or job.done.cancelled():
                 work.stop()
@@ -157,6 +155,7 @@ class Workers:
             if job.work.stopped:
                 job.work.close()
                 continue
+            _set(job.begun)
             self._stops[id(job)] = job.work.stop
             try:
                 value = job.function(job.work)
@@ -167,6 +166,13 @@ class Workers:
             finally:
                 del self._stops[id(job)]
                 job.work.close()
+
+
+async def _wait(future: Future[T], seconds: float, why_not: str) -> T:
+    try:
+        return await asyncio.wait_for(asyncio.wrap_future(future), seconds)
+    except TimeoutError:
+        raise Stopped(why_not) from None
 
 
 def _set(done: Future[Any], value: Any = None, error: BaseException | None = None) -> None:
