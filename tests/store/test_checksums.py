@@ -16,7 +16,7 @@ from lostflops.store.run import Run
 from lostflops.testing import SyntheticCluster
 from lostflops.testing.store_run import store
 
-FLIPS = 100
+FLIPS = 60
 
 
 @pytest.fixture(scope="module")
@@ -84,13 +84,36 @@ def test_error_names_the_file_and_what_is_intact(run: Path) -> None:
     path.write_bytes(intact[:-1] + bytes([intact[-1] ^ 1]))
     try:
         with pytest.raises(BrokenRun, match=r"events.*was changed after.*table events of.*files are intact"):
-            Run.open(run)
+            Run.open(run).rows("select count(*) from events")
         found = lf.verify(run)
     finally:
         path.write_bytes(intact)
     assert not found.is_intact
     assert [row["file"] for row in found.to_json()["damaged"]] == [str(path.relative_to(run))]
     assert lf.verify(run).is_intact
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "select max(dur) from EVENTS",
+        'select max(dur) from "events"',
+        "from main.events select max(dur)",
+        "select * from query_table('ev' || 'ents')",
+        "select * from query('select max(dur) from ev' || 'ents')",
+    ],
+)
+def test_no_query_reads_a_damaged_table(run: Path, query: str) -> None:
+    path = kinds_of_files(run)["events"][0]
+    intact = path.read_bytes()
+    path.write_bytes(intact[:60] + bytes([intact[60] ^ 1]) + intact[61:])
+    try:
+        with Run.open(run) as opened:
+            assert opened.rows("select count(*) from steps"), "other tables can be read"
+            with pytest.raises(BrokenRun, match="events"):
+                opened.sql(query).fetchall()
+    finally:
+        path.write_bytes(intact)
 
 
 def test_run_without_its_seal_is_refused(run: Path) -> None:

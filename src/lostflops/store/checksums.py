@@ -1,4 +1,4 @@
-"""Checksums of the files of a run: a changed byte is an error when the run is opened, not a wrong number.
+"""Checksums of the files of a run: a changed byte is an error before a row is read, not a wrong number.
 
 CRC-32 detects every change of one bit, every burst of up to 32 bits, and all but one in four billion other changes. It
 protects from accidents, not from somebody who changes a file and its checksum. isal, which ingest needs anyway,
@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
 from isal import isal_zlib
 
@@ -41,11 +41,14 @@ def checksum_of_file(path: Path) -> int:
     return total
 
 
-def find_damage(path: Path, file: DataFile) -> str:
-    """Return what is wrong with a data file, in words that follow its name; empty if nothing is."""
+def find_damage(path: Path, file: DataFile, *, is_read: bool = True) -> str:
+    """Return what is wrong with a data file, in words that follow its name; empty if nothing is.
+
+    If it is not to be read, only its size is compared.
+    """
     try:
         size = path.stat().st_size if path.is_file() and not path.is_symlink() else -1
-        found = checksum_of_file(path) if size == file.bytes and file.crc32 >= 0 else file.crc32
+        found = checksum_of_file(path) if size == file.bytes and file.crc32 >= 0 and is_read else file.crc32
     except OSError as error:
         return f"cannot be read ({error.strerror})"
     if size < 0:
@@ -65,14 +68,25 @@ def damaged_files(folder: Path, manifest: Manifest) -> Iterator[tuple[str, DataF
                 yield table, file, damage
 
 
-def check_files(folder: Path, manifest: Manifest) -> None:
-    """Raise `BrokenRun` unless all files of a run are there, with the bytes that were written."""
+def check_sizes(folder: Path, manifest: Manifest) -> None:
+    """Raise `BrokenRun` unless all files of a run are there, in their sizes."""
     for place in {(folder / file.path).parent for files in manifest.files.values() for file in files}:
         if place.resolve() != place:
             raise BrokenRun(f"{place} is a link that leads out of the run. Do not use this run.")
+    if any(find_damage(folder / file.path, file, is_read=False) for own in manifest.files.values() for file in own):
+        _fail(folder, manifest)
+
+
+def check_tables(folder: Path, manifest: Manifest, tables: Iterable[str]) -> None:
+    """Raise `BrokenRun` unless all files of some tables have the bytes that were written."""
+    for table in tables:
+        if any(find_damage(folder / file.path, file) for file in manifest.files.get(table, ())):
+            _fail(folder, manifest)
+
+
+def _fail(folder: Path, manifest: Manifest) -> NoReturn:
+    """Raise an error that names a damaged file and what is intact."""
     damaged = list(damaged_files(folder, manifest))
-    if not damaged:
-        return
     table, file, damage = damaged[0]
     raise BrokenRun(
         f"{folder / file.path} {damage}. It has {describe_rows(table, file)}; "

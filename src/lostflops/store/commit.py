@@ -16,7 +16,7 @@ from lostflops._version import __version__
 from lostflops.collect.capture import FOLDER
 from lostflops.core.errors import RunBusy, RunError
 from lostflops.store import manifest as manifests
-from lostflops.store.checksums import check_files, checksum_of_file
+from lostflops.store.checksums import check_sizes, check_tables, checksum_of_file
 from lostflops.store.manifest import DataFile, Manifest, Source
 from lostflops.store.parquet import ParquetWriter
 from lostflops.store.places import Place
@@ -107,7 +107,8 @@ class RunWriter:
     def _start(self) -> None:
         if (self.folder / manifests.FILE_NAME).exists():
             self.manifest = manifests.load(self.folder)
-            check_files(self.folder, self.manifest)
+            check_sizes(self.folder, self.manifest)
+            check_tables(self.folder, self.manifest, self.manifest.files)
         if self._sign != _ACCOUNT:  # other readers may still use files that a reader's commit replaced
             self._remove_unnamed()
         self.staging = self.folder / DATA / f"{self.manifest.generation + 1:06d}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import threading
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -18,7 +19,7 @@ from lostflops.core.results import Pair, Pairs, Result
 from lostflops.core.units import pluralise
 from lostflops.core.utf8 import utf8
 from lostflops.store import manifest as manifests
-from lostflops.store.checksums import check_files
+from lostflops.store.checksums import check_sizes, check_tables
 from lostflops.store.mirror import mirror_run
 from lostflops.store.narrow import narrow
 from lostflops.store.parquet import literal_glob, scan
@@ -31,6 +32,8 @@ T = TypeVar("T")
 _MOST_KEPT: Final = 2_000
 """Most answers kept for one open run."""
 _INTERRUPTED: Final = "Query interrupted"
+_WORD: Final = re.compile(r"\w+")
+_NAMES_IN_TEXT: Final = frozenset({"query", "query_table"})
 _MOST_ROWS_KEPT: Final = 1_000
 """Most rows of an answer that is kept."""
 
@@ -57,6 +60,8 @@ class Run:
         self._rows: dict[str, list[Any]] = {}
         self._kept: dict[Hashable, Any] = {}
         self._lock = threading.RLock()
+        self._unread = set(manifest.files)
+        """Tables whose files were not compared with their checksums yet."""
 
     @classmethod
     def open(cls, path: str | Path, limits: Mapping[str, str | bool | int] | None = None) -> Self:
@@ -64,7 +69,7 @@ class Run:
         address = remote(path)
         folder = mirror_run(address) if address is not None else utf8(Path(path).resolve())
         manifest = manifests.load(folder)
-        check_files(folder, manifest)
+        check_sizes(folder, manifest)
         connection = duckdb.connect(config=dict(limits or {}))
         try:
             for declared in TABLES:
@@ -80,8 +85,9 @@ class Run:
         except BrokenRun:
             connection.close()
             raise
-        except duckdb.Error as error:
+        except (duckdb.Error, UnicodeDecodeError) as error:  # the second if names of columns are damaged
             connection.close()
+            check_tables(folder, manifest, manifest.files)
             raise BrokenRun(f"{folder} cannot be read: {_first_line(error)}. Ingest its traces again.") from None
         run = cls(folder, manifest, connection)
         run.address = str(address or folder)
@@ -102,6 +108,7 @@ class Run:
         return tuple(sorted({source.rank for source in self.manifest.sources}))
 
     def table(self, name: str) -> duckdb.DuckDBPyRelation:
+        self._check_bytes(name)
         try:
             return self._connection.table(table(name).name)
         except KeyError:
@@ -110,6 +117,7 @@ class Run:
 
     def sql(self, query: str) -> duckdb.DuckDBPyRelation:
         """Return the rows of one SELECT over the tables of the run; a query never changes a run."""
+        self._check_bytes(query)
         try:
             if may_change(query):
                 check_reads(query, self._connection)
@@ -159,12 +167,22 @@ class Run:
 
     def _ask(self, query: str, lists: Mapping[str, Sequence[int]] | None = None) -> duckdb.DuckDBPyConnection:
         """Run a query. Its result is the connection's until it is fetched, so callers hold the lock until then."""
+        self._check_bytes(query)
         try:
             return self._connection.execute(query, lists)
         except duckdb.InterruptException:
             raise
         except duckdb.Error as error:
             raise QueryError(str(error)) from None
+
+    def _check_bytes(self, query: str) -> None:
+        """Compare the files of all tables that a query names with their checksums, before their first row is read."""
+        words = set(_WORD.findall(query.lower())) if self._unread else set()
+        # Functions query() and query_table() take names of tables as text.
+        named = self._unread & words if words.isdisjoint(_NAMES_IN_TEXT) else set(self._unread)
+        if named:
+            check_tables(self.path, self.manifest, named)
+            self._unread -= named
 
     def checked_sql(self, query: str) -> duckdb.DuckDBPyRelation:
         """Return the rows of untrusted SQL, which may call harmless functions only, and see no path of this machine."""
@@ -188,7 +206,9 @@ class Run:
         connection = self._connection.cursor()
         made = type(self)(self.path, self.manifest, connection)
         made.address = self.address
+        made._unread = self._unread  # noqa: SLF001 - of the same class
         if steps:
+            self._check_bytes(" ".join(self._unread))
             narrow(connection, steps, is_copied=is_copied)
             made.steps, made._whole = tuple(steps), self.whole  # noqa: SLF001 - of the same class
         return made

@@ -19,6 +19,7 @@ import msgspec
 from lostflops.core.errors import BrokenRun
 from lostflops.core.limits import LARGEST_WORLD, MOST_LANES
 from lostflops.core.units import pluralise
+from lostflops.store.checksums import check_tables
 from lostflops.store.manifest import Manifest
 from lostflops.store.parquet import FARTHEST
 from lostflops.store.places import cache_folder
@@ -118,6 +119,7 @@ def check_values(folder: Path, manifest: Manifest, connection: duckdb.DuckDBPyCo
     with suppress(OSError):
         if _mark(manifest).exists():
             return True
+    check_tables(folder, manifest, manifest.files)
     recorded = (table for table in TABLES if table not in DERIVED)
     if fault := next(_find_faults(recorded, manifest, connection), None):
         raise BrokenRun(f"{folder}: {fault}. No recording has that: do not use this run.")

@@ -13,7 +13,7 @@ def verify(run: RunArgument, as_json: JsonOption = False) -> None:
     """Check that no file of a run was damaged.
 
     Reads all files, in a folder or an object store, and compares them with their checksums. Other verbs do so too, for
-    the copy that they read, and refuse a damaged run. The exit code is 5 if a file is damaged.
+    the tables that they read, and refuse damaged ones. The exit code is 5 if a file is damaged.
     """
     from lostflops.api import verify as examine
     from lostflops.cli.scope import bar_of
