@@ -73,6 +73,14 @@ def picture(tab: Tab) -> str:
     raise AssertionError("the timeline does not come to rest")
 
 
+def look_alike(tab: Tab, other: Tab, looks: int = 5) -> bool:
+    """Return whether two timelines come to show the same.
+
+    On a busy machine two pictures in a row may be equal before the last paint, so both are looked at again.
+    """
+    return any(difference(other, picture(tab), picture(other)) <= SMOOTHED for _ in range(looks))
+
+
 def show_first(tab: Tab) -> None:
     tab.locator("#overview .card").first.get_by_role("button", name="Show me").click()
     settle(tab)

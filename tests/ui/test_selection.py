@@ -14,7 +14,7 @@ from lostflops.show.pages.page import QUESTIONS, page_of
 from lostflops.show.report.html import write_page
 from lostflops.store.run import Run
 from tests.ui.made_run import hosted_run
-from tests.ui.seen import CANVAS, SMOOTHED, difference, drawn, picture, settle, show_first
+from tests.ui.seen import CANVAS, SMOOTHED, difference, drawn, look_alike, picture, settle, show_first
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page as Tab
@@ -109,9 +109,9 @@ def test_a_copied_address_shows_the_same_pixels(open_page: OpenPage, file: Path,
     show_first(tab)
     if moves:
         scroll_and_zoom(tab)
-    seen = picture(tab)
     copied = open_page(tab.url, **look)
-    assert difference(copied, seen, picture(copied)) <= SMOOTHED
+    assert look_alike(tab, copied)
+    seen = picture(tab)
     assert copied.url == tab.url
     assert words(copied) == words(tab)
     untouched = open_page(file, **look)
@@ -311,9 +311,7 @@ def test_selected_steps_fill_the_timeline_until_somebody_looks_elsewhere(
     tab.locator(CANVAS).focus()
     tab.keyboard.press("0")
     settle(tab)
-    whole = picture(tab)
-    copied = open_page(tab.url)
-    assert difference(copied, whole, picture(copied)) <= SMOOTHED
+    assert look_alike(tab, open_page(tab.url))
 
 
 def test_rows_are_in_the_order_that_is_asked_for(open_page: OpenPage, file: Path, strips: Strips) -> None:
