@@ -69,7 +69,7 @@ def run_named(name: str, folder: Path) -> Path:
             sys.executable,
             "benchmarks/big_traces.py",
             str(folder / "traces"),
-            *["--ranks", "1000", "--layers", "10", "--steps", "6"],
+            *["--ranks", "1000", "--layers", "20", "--steps", "8"],
         ]
         subprocess.run(command, check=True, capture_output=True, cwd=ROOT)
         ingest([folder / "traces"], out, workers=2)
