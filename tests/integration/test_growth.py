@@ -117,12 +117,12 @@ def test_answers_grow_with_the_run(write: made_growth.Grow, tmp_path: Path) -> N
         traces = written(folder, write, size)
         costs.append({"ingest": cpu_seconds(lambda at=traces: lostflops.ingest(at, at.parent / "run", workers=1))})
         for name, answer in ANSWERS.items():
-            costs[-1][name] = cpu_seconds(lambda ask=answer, at=folder / "run": asked(at, ask))
+            costs[-1][name] = cpu_seconds(lambda ask=answer, at=folder / "run": ask_run(at, ask))
     small, large = costs[1:]
     assert {name: (small[name], large[name]) for name in small if large[name] > MOST_GROWTH * small[name]} == {}
 
 
-def asked(run: Path, answer: Callable[[lostflops.TrainingRun], object]) -> None:
+def ask_run(run: Path, answer: Callable[[lostflops.TrainingRun], object]) -> None:
     with lostflops.open(run) as opened, suppress(LostflopsError):  # an error in words is an answer too
         answer(opened)
 

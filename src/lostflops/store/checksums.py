@@ -60,12 +60,11 @@ def find_damage(path: Path, file: DataFile, *, is_read: bool = True) -> str:
     return ""
 
 
-def damaged_files(folder: Path, manifest: Manifest) -> Iterator[tuple[str, DataFile, str]]:
-    """Yield the table of each damaged file, the file, and what is wrong with it."""
+def read_files(folder: Path, manifest: Manifest) -> Iterator[tuple[str, DataFile, str]]:
+    """Yield the table of each file, the file, and what is wrong with it; empty if nothing is."""
     for table, files in manifest.files.items():
         for file in files:
-            if damage := find_damage(folder / file.path, file):
-                yield table, file, damage
+            yield table, file, find_damage(folder / file.path, file)
 
 
 def check_sizes(folder: Path, manifest: Manifest) -> None:
@@ -86,7 +85,7 @@ def check_tables(folder: Path, manifest: Manifest, tables: Iterable[str]) -> Non
 
 def _fail(folder: Path, manifest: Manifest) -> NoReturn:
     """Raise an error that names a damaged file and what is intact."""
-    damaged = list(damaged_files(folder, manifest))
+    damaged = [one for one in read_files(folder, manifest) if one[2]]
     table, file, damage = damaged[0]
     raise BrokenRun(
         f"{folder / file.path} {damage}. It has {describe_rows(table, file)}; "

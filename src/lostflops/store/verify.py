@@ -11,7 +11,7 @@ from lostflops.core.results import Field, Figure, Pair, Pairs, Result, Table
 from lostflops.core.units import pluralise
 from lostflops.core.utf8 import utf8
 from lostflops.store import manifest as manifests
-from lostflops.store.checksums import describe_rest, find_damage
+from lostflops.store.checksums import describe_rest, find_damage, read_files
 from lostflops.store.manifest import DataFile, Manifest
 from lostflops.store.mirror import newest
 from lostflops.store.objects import objects_of
@@ -31,7 +31,7 @@ def verify(run: str | Place, progress: Progress | None = None) -> Result:
     else:
         folder = utf8(Path(str(run)).resolve())
         manifest = manifests.load(folder)
-        found = _check_folder(folder, manifest)
+        found = read_files(folder, manifest)
     total = sum(map(len, manifest.files.values()))
     checked: list[Checked] = []
     for one in found:
@@ -39,12 +39,6 @@ def verify(run: str | Place, progress: Progress | None = None) -> Result:
         if progress is not None:
             progress(len(checked), total)
     return _tell(str(run), manifest, checked)
-
-
-def _check_folder(folder: Path, manifest: Manifest) -> Iterator[Checked]:
-    for table, files in manifest.files.items():
-        for file in files:
-            yield table, file, find_damage(folder / file.path, file)
 
 
 def _check_objects(run: Address, manifest: Manifest) -> Iterator[Checked]:

@@ -94,7 +94,7 @@ class _GapLayers:
             ("idle.compile", host.spans(Trait.COMPILE, lanes)),
             ("idle.host", runtime),
             ("idle.host", host.spans(Trait.OP, lanes)),
-            # Without any recorded op nothing tells dispatch from Python.
+            # Without any recorded op, dispatch and Python cannot be distinguished.
             ("idle.python" if host.having(Trait.OP, lanes).size else "unexplained", region),
         )
         free, called = region, Intervals.empty()
