@@ -325,7 +325,8 @@ def test_samples_tell_where_the_training_thread_is(tmp_path: Path) -> None:
     for record in (found for found in training.recorder.records if found["kind"] == "stacks"):
         names |= record["names"]
         stacks.update(names[str(number)] for _, number in record["samples"])
-    assert 20 <= sum(stacks.values()) <= 60
+    # A hundred a second for two steps of 0.2 s; a busy machine takes fewer.
+    assert 4 <= sum(stacks.values()) <= 60
     assert "time.sleep" not in stacks
     assert (
         stacks.most_common(1)[0][0]
