@@ -92,6 +92,16 @@ class Verbs(typer.core.TyperGroup):
         ctx.fail(f"{word!r} is neither a verb nor a run.{there or hint}")
 
 
+class WatchedVerb(typer.core.TyperCommand):
+    """A verb that is stopped if it uses more memory than it may."""
+
+    def invoke(self, ctx: Any) -> Any:
+        from lostflops.cli.memory_watch import watch_memory
+
+        with watch_memory():
+            return super().invoke(ctx)
+
+
 def is_run(word: str) -> bool:
     """Return whether a word names a run: a folder with a run in it, or an address."""
     return word.startswith("s3://") or (Path(word) / "run.json").is_file()

@@ -10,9 +10,10 @@ from types import ModuleType
 from typing import Annotated, Any, Final, NoReturn
 
 import typer
+from typer.core import TyperCommand
 
 from lostflops._version import __version__
-from lostflops.cli.groups import OLD, Verbs
+from lostflops.cli.groups import OLD, Verbs, WatchedVerb
 from lostflops.cli.verbs import (
     calibrate,
     collectives,
@@ -115,6 +116,8 @@ def build() -> typer.Typer:
         context = getattr(module, "CONTEXT", None)
         app.command(
             function.__name__,
+            # While a job runs, its command may use all memory: only what follows is watched.
+            cls=TyperCommand if module is run else WatchedVerb,
             epilog=f"\b\nExample:\n  {module.EXAMPLE}",
             context_settings=context,
             hidden=function.__name__ in OLD,

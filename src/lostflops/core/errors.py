@@ -13,6 +13,7 @@
     │   ├── RunBusy                    another ingest is writing to it
     │   └── BrokenRun                  a part is missing or damaged
     ├── QueryError                 6   SQL that the store refuses
+    ├── NotEnoughMemory            7   the command needs more memory than it may use
     └── UnknownCost                3   no measurement and no published model gives it
 
 A message says what was found and what to do about it. The command line prints it
@@ -48,6 +49,12 @@ class RankConflict(SourceError):
 
 class SeveralJobs(RankConflict):
     """Files are of several jobs; each job needs a run of its own."""
+
+
+class NotEnoughMemory(LostflopsError):
+    """The command needs more memory than it may use."""
+
+    exit_code = 7
 
 
 class RunError(LostflopsError):

@@ -11,6 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
+from lostflops.core.resources import count_cores
 from lostflops.doctor.interpreter import ask
 from lostflops.doctor.machine import Disk, Machine
 
@@ -38,7 +39,7 @@ def look(folder: Path, python: str, environment: Mapping[str, str]) -> Machine:
         clock_step_ns=clock_step(),
         is_synchronised=is_synchronised,
         clock_error_us=clock_error,
-        cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        cores=count_cores(),
         load=os.getloadavg()[0],
         open_files=_limit(resource.RLIMIT_NOFILE),
         file_size=_limit(resource.RLIMIT_FSIZE),

@@ -20,6 +20,7 @@ from lostflops.core.units import pluralise
 from lostflops.core.utf8 import utf8
 from lostflops.store import manifest as manifests
 from lostflops.store.checksums import check_sizes, check_tables
+from lostflops.store.memory_limit import limit_database, not_enough_memory
 from lostflops.store.mirror import mirror_run
 from lostflops.store.narrow import narrow
 from lostflops.store.parquet import literal_glob, scan
@@ -70,7 +71,7 @@ class Run:
         folder = mirror_run(address) if address is not None else utf8(Path(path).resolve())
         manifest = manifests.load(folder)
         check_sizes(folder, manifest)
-        connection = duckdb.connect(config=dict(limits or {}))
+        connection = duckdb.connect(config={"memory_limit": limit_database(), **(limits or {})})
         try:
             for declared in TABLES:
                 connection.execute(f"CREATE VIEW {declared.name} AS {_rows(folder, manifest, declared)}")
@@ -85,6 +86,9 @@ class Run:
         except BrokenRun:
             connection.close()
             raise
+        except duckdb.OutOfMemoryException:
+            connection.close()
+            raise not_enough_memory() from None
         except (duckdb.Error, UnicodeDecodeError) as error:  # the second if names of columns are damaged
             connection.close()
             check_tables(folder, manifest, manifest.files)
@@ -172,6 +176,8 @@ class Run:
             return self._connection.execute(query, lists)
         except duckdb.InterruptException:
             raise
+        except duckdb.OutOfMemoryException:
+            raise not_enough_memory() from None
         except duckdb.Error as error:
             raise QueryError(str(error)) from None
 

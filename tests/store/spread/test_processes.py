@@ -64,19 +64,5 @@ def test_an_error_of_another_room_is_raised_as_a_known_one(monkeypatch: pytest.M
 def test_out_of_memory_is_said_only_if_the_kernel_or_the_peak_shows_it(
     monkeypatch: pytest.MonkeyPatch, peak: int, kills_after: int, described: str
 ) -> None:
-    monkeypatch.setattr(deaths, "memory_limit", lambda: 1000)
+    monkeypatch.setattr(deaths, "total_memory", lambda: 1000)
     assert deaths.describe_death(-9, peak, 0, kills_after) == described
-
-
-def test_the_kernels_records_of_this_container(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    own = tmp_path / "cgroup/job/worker"
-    own.mkdir(parents=True)
-    (own / "memory.events").write_text("low 0\noom 3\noom_kill 2\n")
-    (own / "memory.max").write_text("max\n")
-    (own.parent / "memory.max").write_text("4096\n")
-    (tmp_path / "own").write_text("0::/job/worker\n")
-    (tmp_path / "vmstat").write_text("nr_free_pages 7\noom_kill 5\n")
-    monkeypatch.setattr(deaths, "_CGROUPS", tmp_path / "cgroup")
-    monkeypatch.setattr(deaths, "_OWN_CGROUP", tmp_path / "own")
-    monkeypatch.setattr(deaths, "_VMSTAT", tmp_path / "vmstat")
-    assert (deaths.count_memory_kills(), deaths.memory_limit()) == (7, 4096)

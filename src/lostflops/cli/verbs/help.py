@@ -22,6 +22,7 @@ EXIT_CODES = (
     (4, "a trace file cannot be read"),
     (5, "not a run, or a damaged run"),
     (6, "sql: the query is wrong or not allowed"),
+    (7, "more memory is needed than the command may use"),
     (70, "gate: unexpected failure"),
     (126, "run: the command cannot be executed"),
     (127, "run: the command was not found"),

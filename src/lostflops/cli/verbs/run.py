@@ -154,9 +154,12 @@ def _conclude(places: LatePlaces, gatherer: "Gatherer | None", as_json: bool, *,
             shutil.rmtree(places.local, ignore_errors=True)
         _remove_empty(places.run)
         return
-    conclude(places, gatherer)
-    ingest_capture(places.capture, places.run)
-    _report(places.run, as_json)
+    from lostflops.cli.memory_watch import watch_memory
+
+    with watch_memory():
+        conclude(places, gatherer)
+        ingest_capture(places.capture, places.run)
+        _report(places.run, as_json)
 
 
 def _report(folder: Path, as_json: bool) -> None:

@@ -13,11 +13,11 @@ import torch.distributed as dist
 from lostflops.collect.calibrate.collectives import DTYPE, GroupPlace, call_of, whole_bytes
 from lostflops.collect.calibrate.job import CalibrationJob
 from lostflops.collect.calibrate.levels import Level
-from lostflops.collect.calibrate.machine import free_memory
 from lostflops.collect.calibrate.plan import Item, TrialOutcome, plan
 from lostflops.collect.calibrate.progress import CalibrationProgress
 from lostflops.collect.calibrate.timing import batches, samples
 from lostflops.core.errors import LostflopsError
+from lostflops.core.resources import free_memory
 
 _END: Final = -1
 _SHARE_OF_MEMORY: Final = 0.05

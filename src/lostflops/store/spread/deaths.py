@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import signal
-from pathlib import Path
 from typing import Final
 
+from lostflops.core.resources import total_memory
 from lostflops.core.units import format_bytes
 
-_CGROUPS: Final = Path("/sys/fs/cgroup")
-_OWN_CGROUP: Final = Path("/proc/self/cgroup")
-_VMSTAT: Final = Path("/proc/vmstat")
 _NEAR: Final = 0.8
 """Share of the memory limit from which a killed process is taken to have reached it."""
 
@@ -31,48 +27,7 @@ def describe_death(code: int, peak: int, kills_before: int, kills_after: int) ->
     used = f", after using {format_bytes(peak)}" if peak else ""
     if number == signal.SIGKILL and kills_after > kills_before:
         return f"killed by {name} when the kernel was out of memory{used}"
-    limit = memory_limit()
-    if number == signal.SIGKILL and limit and peak >= _NEAR * limit:
+    limit = total_memory()
+    if number == signal.SIGKILL and peak >= _NEAR * limit:
         return f"killed by {name}{used} of {format_bytes(limit)}: out of memory"
     return f"killed by {name}"
-
-
-def count_memory_kills() -> int:
-    """Return how many processes the kernel has killed for lack of memory: in this container and on this machine."""
-    events = [_read_field(folder / "memory.events", "oom_kill") for folder in _own_cgroups()]
-    return max(events, default=0) + _read_field(_VMSTAT, "oom_kill")
-
-
-def memory_limit() -> int:
-    """Return the memory that processes of this container may use, in bytes; 0 if unknown."""
-    limits = [_read_number(folder / "memory.max") for folder in _own_cgroups()]
-    limits.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    return min((limit for limit in limits if limit > 0), default=0)
-
-
-def _own_cgroups() -> list[Path]:
-    """Return the control groups (version 2) of this process, from its own to the root."""
-    try:
-        lines = _OWN_CGROUP.read_text().splitlines()
-    except OSError:
-        return []
-    own = next((line.removeprefix("0::") for line in lines if line.startswith("0::")), None)
-    if own is None:
-        return []
-    folder = _CGROUPS / own.lstrip("/")
-    return [one for one in (folder, *folder.parents) if one == _CGROUPS or _CGROUPS in one.parents]
-
-
-def _read_field(path: Path, name: str) -> int:
-    try:
-        fields = dict(line.split(maxsplit=1) for line in path.read_text().splitlines() if " " in line)
-        return int(fields.get(name, "0"))
-    except (OSError, ValueError):
-        return 0
-
-
-def _read_number(path: Path) -> int:
-    try:
-        return int(path.read_text())
-    except (OSError, ValueError):  # `max` is no limit
-        return 0

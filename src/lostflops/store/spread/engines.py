@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from lostflops.core.errors import UsageError
+from lostflops.core.resources import count_cores
+from lostflops.store.memory_limit import limit_workers
 from lostflops.store.spread.names import ENGINE, WORKERS, EngineName
 from lostflops.store.spread.processes import Processes
 from lostflops.store.spread.ray_tasks import ray_tasks
@@ -20,7 +22,7 @@ class ChosenEngine:
 
     name: EngineName = EngineName.LOCAL
     asked: int | None = None
-    """Number of workers; None for one per core."""
+    """Number of workers; None for one per core, as far as memory allows."""
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> ChosenEngine:
@@ -43,7 +45,7 @@ class ChosenEngine:
 
     @property
     def workers(self) -> int:
-        return self.asked or os.cpu_count() or 1
+        return self.asked or min(count_cores(), limit_workers())
 
     @contextmanager
     def engine(self) -> Iterator[Engine]:

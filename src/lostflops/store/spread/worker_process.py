@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Final
 
 from lostflops.core import errors
-from lostflops.store.spread.deaths import count_memory_kills, describe_death
+from lostflops.core.resources import count_memory_kills, private_memory
+from lostflops.store.spread.deaths import describe_death
 
 _EXIT_WAIT_S: Final = 5.0
 """A worker that closed its pipe has ended by then; if not, it is killed."""
@@ -23,6 +24,13 @@ _WORKER: Final = """import sys
 sys.path.insert(0, sys.argv[1])
 from lostflops.store.spread.worker import main
 main(int(sys.argv[2]), int(sys.argv[3]))"""
+
+_running: Final[set[int]] = set()
+
+
+def list_worker_ids() -> tuple[int, ...]:
+    """Return the process ids of all workers that this process has started and not yet ended."""
+    return tuple(_running)
 
 
 class WorkerProcess:
@@ -42,6 +50,7 @@ class WorkerProcess:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=2, pass_fds=(orders[0], answers[1]), process_group=0
             )
+            _running.add(self._process.pid)
         except BaseException:
             self.close()
             raise
@@ -54,11 +63,7 @@ class WorkerProcess:
 
     def memory(self) -> int:
         """Return the bytes of memory that the process uses now; 0 if the system does not say."""
-        try:
-            pages = int(Path(f"/proc/{self._process.pid}/statm").read_text().split()[1])
-        except (OSError, IndexError):  # another system, or it has ended
-            return 0
-        return pages * os.sysconf("SC_PAGE_SIZE")
+        return private_memory(self._process.pid)
 
     def end(self) -> None:
         self.kill()
@@ -70,6 +75,7 @@ class WorkerProcess:
 
     def wait(self) -> None:
         self._process.wait()
+        _running.discard(self._process.pid)
 
     def describe_end(self) -> str:
         """Return how the worker ended, after it closed its pipe or sent something unreadable."""
