@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from lostflops.collect.capture import rank_file
-from tests.collect.jobs import PYTHON, dropped, finish, plain_environment, recorded, records, started
+from tests.collect.jobs import PYTHON, dropped, finish, frames_of, plain_environment, recorded, records, started
 
 pytest.importorskip("torch")
 
@@ -211,3 +211,41 @@ def test_what_is_lost_is_counted(tmp_path: Path, small_disk: Path) -> None:
     assert dropped(capture) > 0
     assert len(steps) + dropped(capture) >= 50
     assert steps[-1] == 49
+
+
+ENDS = """
+import os, signal, sys, time
+import torch
+
+def kill():
+    time.sleep(0.06)  # in the middle of the next step
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def train(end):
+    model = torch.nn.Linear(8, 8)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(12):
+        time.sleep(0.1)
+        model(torch.ones(4, 8)).sum().backward()
+        optimizer.step()
+    end()
+
+torch.set_num_threads(1)
+ends = [lambda: os._exit(0), lambda: os.execvp("true", ["true"]), kill]
+for rank, end in enumerate(ends):
+    if not os.fork():
+        os.environ["RANK"] = str(rank)
+        train(end)
+for _ in ends:
+    os.wait()
+"""
+
+
+def test_a_process_without_a_last_word_loses_no_step_that_ended(tmp_path: Path) -> None:
+    """Its exit functions are not called: of `_exit`, `exec` and SIGKILL, no one lets them."""
+    environment = recorded(tmp_path, plain_environment(WORLD_SIZE="3", RANK="0"))
+    assert finish([PYTHON, "-c", ENDS], environment).code == 0
+    for rank in range(3):
+        frames = frames_of(rank_file(tmp_path, rank))
+        steps = [record["step"] for frame in frames for record in frame.records if record["kind"] == "step"]
+        assert steps == list(range(12)), f"rank {rank}"

@@ -6,8 +6,10 @@ Each hook does nothing while a graph is being traced, and its code is marked so 
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 from torch.optim import optimizer as optimizers
@@ -20,6 +22,9 @@ from lostflops.collect.tracing_exclusions import skip_tracing
 
 if TYPE_CHECKING:
     from lostflops.collect.recorder import Recorder
+
+_ENDS: Final = ("_exit", "execv", "execve")
+"""Functions of `os` that end a program without its exit functions; the other forms of exec call these."""
 
 
 def install(recorder: Recorder) -> None:
@@ -36,6 +41,8 @@ def install(recorder: Recorder) -> None:
     hooks.append(optimizers.register_optimizer_step_pre_hook(watched.begins).remove)
     hooks.append(optimizers.register_optimizer_step_post_hook(watched.on_end).remove)
     hooks.append(_wrap(torch.autograd, "backward", lambda original: _backward(recorder, original)))
+    for name in _ENDS:
+        hooks.append(_wrap(os, name, lambda original: _flush_before(recorder, original)))
     for what, watch in _further_places(recorder, watched).items():
         try:
             hooks.append(watch())
@@ -152,6 +159,16 @@ def _backward(recorder: Recorder, original: Callable[..., Any]) -> Callable[...,
             recorder.leave()
 
     return backward
+
+
+def _flush_before(recorder: Recorder, original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def end(*arguments: Any, **named: Any) -> Any:
+        with suppress(Exception):
+            recorder.flush()
+        return original(*arguments, **named)
+
+    return end
 
 
 def _scaled_step(watched: _Optimizers, original: Callable[..., Any]) -> Callable[..., Any]:

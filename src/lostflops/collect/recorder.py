@@ -227,6 +227,11 @@ class Recorder:
         while self.hooks:
             self.hooks.pop()()
 
+    def flush(self) -> None:
+        """Write what was recorded: this process ends now, or becomes another program, without its exit functions."""
+        if self.writer is not None and os.getpid() == self._process:
+            self.writer.flush()
+
     def close(self) -> None:
         """Write at exit what is still known, then the end."""
         if os.getpid() != self._process:
@@ -348,7 +353,7 @@ class Recorder:
             self._give_up("the collector stopped after internal errors")
             return
         compiled = self._has_compiled()
-        self.put(self._step_record(step, compiled))
+        self.writer.put_step(self._step_record(step, compiled))
         if compiled:
             self.windows.note_compilation(step.number)
         if compiled or self._is_disturbed or step.number <= 1:

@@ -16,7 +16,9 @@ from lostflops.collect.capture import frame_bytes, rank_file
 
 RING: Final = 10_000
 PAUSE: Final = 0.5
-"""Seconds between two frames."""
+"""Seconds between two chores, and between two frames if no step ends."""
+STEP_PAUSE: Final = 0.05
+"""Seconds between two frames: a process that is killed loses the step in flight, and those that ended since then."""
 _FRAME: Final = 500
 """At most this many records are in a frame; between two frames other threads get their turn."""
 _LAST_WAIT: Final = 3.0
@@ -37,7 +39,8 @@ class Writer:
         self._own = 0
         self.is_dead = False
         """There is no file to write to, and there will not be one."""
-        self._wake, self._closing = threading.Event(), False
+        self._wake, self._urgent = threading.Event(), threading.Event()
+        self._closing = self._is_writing = False
         self._thread = threading.Thread(target=self._run, name="lostflops", daemon=True)
 
     def start(self) -> None:
@@ -63,23 +66,36 @@ class Writer:
             return
         self._ring.append(record)
 
+    def put_step(self, record: dict[str, Any]) -> None:
+        """Put a record that should be written soon."""
+        self.put(record)
+        self._wake.set()
+
     def close(self) -> None:
         """Write what is left, as long as the disk answers in time."""
         self._closing = True
-        self._wake.set()
+        self.hurry()
         self._thread.join(_LAST_WAIT)
 
+    def flush(self) -> None:
+        """Wait until everything is written, as long as the disk answers in time: the process ends without a close."""
+        self.hurry()
+        until = time.monotonic() + _LAST_WAIT
+        while (self._ring or self._is_writing) and self._thread.is_alive() and time.monotonic() < until:
+            time.sleep(0.001)
+
     def hurry(self) -> None:
+        self._urgent.set()
         self._wake.set()
 
     def _run(self) -> None:
         try:
             self._file = _open(self._folder, self._rank)
+            chores_due = 0.0
             while not self._closing:
-                self._wake.wait(PAUSE)
-                self._wake.clear()
-                if not self._closing:
+                if self._wait(chores_due):
                     self._chores()
+                    chores_due = time.monotonic() + PAUSE
                 self._write()
                 self._own = time.thread_time_ns()
             self._write()
@@ -87,9 +103,20 @@ class Writer:
         except Exception:  # noqa: BLE001 - a thread that dies of one would print it among the program's output
             self.is_dead = True
 
+    def _wait(self, chores_due: float) -> bool:
+        """Wait until there is something to write or to do; return whether chores are due."""
+        if not self._urgent.wait(STEP_PAUSE):
+            self._wake.wait(PAUSE - STEP_PAUSE)
+        is_due = self._urgent.is_set() or time.monotonic() >= chores_due
+        self._urgent.clear()
+        self._wake.clear()
+        return is_due and not self._closing
+
     def _write(self) -> None:
+        self._is_writing = True
         while self._ring:
             self._write_frame([self._ring.popleft() for _ in range(min(_FRAME, len(self._ring)))])
+        self._is_writing = False
 
     def _write_frame(self, records: list[dict[str, Any]]) -> None:
         try:
