@@ -13,9 +13,6 @@ import tempfile
 import venv
 from pathlib import Path
 
-from cyclonedx.schema import SchemaVersion
-from cyclonedx.validation.json import JsonStrictValidator
-
 from licences import ROOT, bundled
 
 
@@ -59,13 +56,20 @@ def add_bundled(sbom: dict) -> None:
     depends["dependsOn"] = sorted({*depends.get("dependsOn", ()), *references})
 
 
+def validate(text: str) -> None:
+    from cyclonedx.schema import SchemaVersion  # noqa: PLC0415 (a test reads this file without it)
+    from cyclonedx.validation.json import JsonStrictValidator  # noqa: PLC0415
+
+    if error := JsonStrictValidator(SchemaVersion.V1_6).validate_str(text):
+        sys.exit(f"the SBOM does not fit the schema of CycloneDX 1.6: {error}")
+
+
 def main(wheel: str, out: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         sbom = describe(make_environment(Path(folder), Path(wheel).resolve()))
     add_bundled(sbom)
     text = json.dumps(sbom, indent=2, sort_keys=True) + "\n"
-    if error := JsonStrictValidator(SchemaVersion.V1_6).validate_str(text):
-        sys.exit(f"the SBOM does not fit the schema of CycloneDX 1.6: {error}")
+    validate(text)
     Path(out).write_text(text, "utf-8")
     print(f"{out}: {len(sbom['components'])} components")
 

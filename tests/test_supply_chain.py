@@ -21,7 +21,8 @@ LOCKS = {path.stem: path for path in (ROOT / "locks").glob("*.txt")}
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 
 sys.path.insert(0, str(ROOT / "scripts"))
-import licences  # noqa: E402 (a script, not a package)
+import licences  # noqa: E402 (scripts, not packages)
+import sbom  # noqa: E402
 
 
 def of_group(name: str) -> Iterator[str]:
@@ -151,6 +152,15 @@ def test_the_bundle_of_the_page_includes_only_allowed_licences_and_notice_has_th
     modules = ROOT / "ui" / "node_modules"
     if modules.is_dir():
         assert licences.notice(modules) == text, "run python scripts/licences.py --notice"
+
+
+def test_the_sbom_lists_the_parts_of_the_page() -> None:
+    own = {"bom-ref": "lostflops==1", "name": "lostflops"}
+    listed = {"metadata": {"component": own}, "components": [], "dependencies": [{"ref": own["bom-ref"]}]}
+    sbom.add_bundled(listed)
+    version = licences.bundled()["d3-scale"]["version"]
+    assert {entry["name"] for entry in listed["components"]} == set(licences.bundled())
+    assert f"pkg:npm/d3-scale@{version}" in listed["dependencies"][0]["dependsOn"]
 
 
 def test_every_action_is_pinned_by_digest_with_its_version() -> None:
