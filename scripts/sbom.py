@@ -2,8 +2,8 @@
 
     python scripts/sbom.py dist/lostflops-0.1.0-py3-none-any.whl dist/lostflops-0.1.0.cdx.json
 
-Installs the wheel with its extras from locks/runtime.txt, checks the licences, and writes CycloneDX 1.6 as JSON. The
-same wheel and lock give the same bytes. Run it with what `pip install --require-hashes -r locks/release.txt` installs.
+Installs the wheel with its extras from locks/runtime.txt, checks the licences, and writes CycloneDX 1.6 as JSON,
+without time and serial number. Run it with what `pip install --require-hashes -r locks/release.txt` installs.
 """
 
 import json
