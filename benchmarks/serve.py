@@ -129,7 +129,7 @@ def all_answers(run: Path, seed: int) -> tuple[list[Answers], float]:
 def asked_of(served: Served, seed: int) -> Iterator[Answers]:
     _, said = served.ask("/api/questions")
     yield measured("questions", [("/api/questions", None)] * AGAIN, served)
-    for name in json.loads(said)["questions"]:
+    for name in (group["name"] for group in json.loads(said)["groups"]):
         asked: list[tuple[str, Any]] = [(f"/api/result?{urlencode({'name': name})}", None)] * AGAIN
         yield measured(f"result {name}", asked, served)
     span, ranks = span_of(served)

@@ -161,7 +161,7 @@ def _left_out(events: Events | None) -> tuple[str, ...]:
     if events is None or not events.left_out:
         return ()
     kept = f"Below the rows, only the longest events of each lane are shown ({len(events.start):,})"
-    lanes = f" Only the {MOST_DRAWN_LANES:,} lanes with the most time are shown." if _is_wide(events) else ""
+    lanes = f" At most {MOST_DRAWN_LANES:,} lanes are shown, those with the most time." if _is_wide(events) else ""
     return (f"{kept}; {events.left_out:,} shorter events are left out. The rows count all events.{lanes}",)
 
 

@@ -117,5 +117,5 @@ class _AskedQuestion(Generic[Q]):
             if not parts[-1]:
                 if self.stopped:
                     raise Stopped(STOPPED)
-                raise RuntimeError(f"a process that answers questions ended: {process.describe_end()}")
+                raise QueryError(f"no answer: its process ended ({process.describe_end()}). Ask again, or for less")
         return b"".join(parts)
