@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -137,6 +138,22 @@ def test_rows_are_looked_at_once(run: Path, tmp_path: Path, monkeypatch: pytest.
     forge(run, "events", dur="dur")
     Run.open(run).close()
     assert looked, "a changed run is looked at again"
+
+
+def test_marks_of_runs_in_use_are_kept_and_old_ones_are_removed(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = time.time()
+
+    def marks_after(days: int) -> list[str]:
+        monkeypatch.setattr(validity.time, "time", lambda: now + days * 86_400)
+        Run.open(run).close()
+        return sorted(path.name for path in (tmp_path / "cache/lostflops/checked").iterdir())
+
+    first, second = marks_after(0), marks_after(90)
+    assert (len(first), len(second)) == (1, 2)
+    assert marks_after(180)[0] == second[1], "opened in each period: the mark moved along"
+    assert len(marks_after(900)) == 1
 
 
 def test_step_without_events_has_no_path(run: Path) -> None:

@@ -7,6 +7,7 @@ have a mark in the user's cache: the digest of their manifest, which has the che
 from __future__ import annotations
 
 import hashlib
+import shutil
 import time
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
@@ -25,7 +26,8 @@ from lostflops.store.parquet import FARTHEST
 from lostflops.store.places import cache_folder
 from lostflops.store.tables import DERIVED, RANKS, TABLES, Column, TableSchema
 
-_MARKED_SECONDS: Final = 90 * 24 * 3600
+_PERIOD_SECONDS: Final = 90 * 24 * 3600
+"""Marks have a folder for each period; those of this and of the last one count, and older folders are removed."""
 _RANK_NUMBERS: Final = ("rank", "late_rank")
 _LANES: Final = ("lane", "from_lane", "to_lane")
 _AT_LEAST_0: Final = (
@@ -116,9 +118,8 @@ def check_values(folder: Path, manifest: Manifest, connection: duckdb.DuckDBPyCo
     """
     if not manifest.sources:
         raise BrokenRun(f"{folder} has no ranks. Ingest its traces again.")
-    with suppress(OSError):
-        if _mark(manifest).exists():
-            return True
+    if _is_marked(manifest):
+        return True
     check_tables(folder, manifest, manifest.files)
     recorded = (table for table in TABLES if table not in DERIVED)
     if fault := next(_find_faults(recorded, manifest, connection), None):
@@ -138,16 +139,32 @@ def mark_run(manifest: Manifest) -> None:
     if any(file.crc32 < 0 for files in manifest.files.values() for file in files):
         return  # its files may change without a change of the manifest
     with suppress(OSError):  # then they are looked at again
-        mark = _mark(manifest)
-        mark.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        mark.touch()
-        for old in mark.parent.iterdir():
-            if time.time() - old.stat().st_mtime > _MARKED_SECONDS:
-                old.unlink(missing_ok=True)
+        new, last = _marks(manifest)
+        is_new_period = not new.parent.is_dir()
+        new.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        new.touch()
+        if is_new_period:
+            for old in set(new.parent.parent.iterdir()) - {new.parent, last.parent}:
+                shutil.rmtree(old, ignore_errors=True)
 
 
-def _mark(manifest: Manifest) -> Path:
-    return cache_folder() / "checked" / hashlib.sha256(msgspec.json.encode(manifest)).hexdigest()
+def _is_marked(manifest: Manifest) -> bool:
+    with suppress(OSError):
+        new, last = _marks(manifest)
+        if new.exists():
+            return True
+        if last.exists():
+            mark_run(manifest)
+            return True
+    return False
+
+
+def _marks(manifest: Manifest) -> tuple[Path, Path]:
+    """Return the mark of a run in this period, and in the last one."""
+    digest = hashlib.sha256(msgspec.json.encode(manifest)).hexdigest()
+    period = int(time.time() // _PERIOD_SECONDS)
+    folder = cache_folder() / "checked"
+    return folder / str(period) / digest, folder / str(period - 1) / digest
 
 
 def _find_faults(
