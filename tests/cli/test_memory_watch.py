@@ -97,10 +97,13 @@ def test_the_limit_is_a_share_of_what_is_free(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_small_limit_means_few_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lostflops.store.spread.engines.count_cores", lambda: 64)
+    monkeypatch.delenv("LOSTFLOPS_WORKERS", raising=False)
     monkeypatch.setenv("LOSTFLOPS_MEMORY", "100MB")
     assert (ChosenEngine().workers, ChosenEngine(asked=9).workers) == (1, 9)
     monkeypatch.setenv("LOSTFLOPS_MEMORY", "4GiB")
     assert ChosenEngine().workers == 8
+    monkeypatch.setenv("LOSTFLOPS_WORKERS", "3")
+    assert (ChosenEngine().workers, ChosenEngine(asked=9).workers) == (3, 9)
 
 
 def test_a_limit_that_is_no_size_is_refused_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,7 +40,7 @@ def ingest(
             min=1,
             metavar="N",
             help="Worker processes; an existing Ray cluster (RAY_ADDRESS) always uses all its cores.  "
-            "[default: one per core, if memory allows]",
+            "[default: LOSTFLOPS_WORKERS, or one per core if memory allows]",
             show_default=False,
         ),
     ] = None,

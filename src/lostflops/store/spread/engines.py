@@ -22,7 +22,7 @@ class ChosenEngine:
 
     name: EngineName = EngineName.LOCAL
     asked: int | None = None
-    """Number of workers; None for one per core, as far as memory allows."""
+    """Number of workers; None for what the environment says, or one per core as far as memory allows."""
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> ChosenEngine:
@@ -31,12 +31,10 @@ class ChosenEngine:
         >>> ChosenEngine.from_environment({"LOSTFLOPS_ENGINE": "ray", "LOSTFLOPS_WORKERS": "3"})
         ChosenEngine(name=<EngineName.RAY: 'ray'>, asked=3)
         """
-        name, workers = environment.get(ENGINE, EngineName.LOCAL), environment.get(WORKERS, "")
+        name = environment.get(ENGINE, EngineName.LOCAL)
         if name not in set(EngineName):
             raise UsageError(f"{ENGINE}={name!r} is not an engine: choose from {', '.join(EngineName)}.")
-        if workers and not (workers.isdecimal() and int(workers)):
-            raise UsageError(f"{WORKERS}={workers!r} is not a number of workers.")
-        return cls(EngineName(name), int(workers) if workers else None)
+        return cls(EngineName(name), _stated_workers(environment))
 
     @property
     def is_single(self) -> bool:
@@ -45,7 +43,7 @@ class ChosenEngine:
 
     @property
     def workers(self) -> int:
-        return self.asked or min(count_cores(), limit_workers())
+        return self.asked or _stated_workers(os.environ) or min(count_cores(), limit_workers())
 
     @contextmanager
     def engine(self) -> Iterator[Engine]:
@@ -54,3 +52,10 @@ class ChosenEngine:
             return
         with ray_tasks(self.workers) as tasks:
             yield tasks
+
+
+def _stated_workers(environment: Mapping[str, str]) -> int | None:
+    workers = environment.get(WORKERS, "")
+    if workers and not (workers.isdecimal() and int(workers)):
+        raise UsageError(f"{WORKERS}={workers!r} is not a number of workers.")
+    return int(workers) if workers else None
