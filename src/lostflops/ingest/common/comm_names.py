@@ -6,6 +6,13 @@ Names of custom collectives do not contain nccl; each pattern below names where 
 import re
 from typing import Final
 
+# Exchange of tokens between experts, with the kernels that prepare it.
+_EXPERTS: Final = (
+    r"\b(?:deep_ep|dpsk::ep|hybrid_ep)::"  # DeepEP, as published and inside DeepSeek; HybridEP
+    r"|\bEp(?:Dispatch|Combine)\w*Kernel"  # MORI on AMD devices
+    r"|\bmoeA2A(?:Dispatch|Combine|Prepare\w*|Sanitize\w*)Kernel"  # TensorRT-LLM
+    r"|\ball_to_all_\w*kernel"  # dlslime, symmetric memory
+)
 _PATTERNS: Final = (
     r"nccl",  # NCCL, and RCCL, which keeps the names
     r"rccl",
@@ -17,13 +24,13 @@ _PATTERNS: Final = (
     r"allreduce_fusion_kernel",  # FlashInfer, TensorRT-LLM
     r"(?:one|two)ShotAllReduceKernel",  # TensorRT-LLM
     r"nvshmem\w*_(?:barrier|put|get|alltoall|reduce)",
-    r"\bdeep_ep::",  # DeepEP dispatch and combine
+    _EXPERTS,
 )
 _OPS: Final = {
     "all_reduce": re.compile(r"all_?reduce|cross_device_reduce", re.IGNORECASE),
     "all_gather": re.compile(r"all_?gather", re.IGNORECASE),
     "reduce_scatter": re.compile(r"reduce_?scatter", re.IGNORECASE),
-    "all_to_all": re.compile(r"all_?to_?all", re.IGNORECASE),
+    "all_to_all": re.compile(rf"all_?to_?all|{_EXPERTS}", re.IGNORECASE),
 }
 _LONGEST_NAME: Final = 4_096
 """Templates make names of several thousand characters; `nccl` appears early in a name."""
@@ -46,6 +53,8 @@ def op_of_kernel(name: str) -> str | None:
 
     >>> op_of_kernel("void multimem_all_reduce_kernel<c10::BFloat16, 16>"), op_of_kernel("ncclDevKernel_Generic")
     ('all_reduce', None)
+    >>> op_of_kernel("void dpsk::ep::internode::combine<false, 8, __nv_bfloat16>(int4*)")
+    'all_to_all'
     """
     return next((op for op, pattern in _OPS.items() if pattern.search(name)), None)
 

@@ -1,0 +1,66 @@
+"""Kernels that communicate, by their names: libraries write collectives of their own, above all for experts."""
+
+import gzip
+import re
+
+import msgspec
+import pytest
+
+from lostflops.account.ledger.answers import total_of
+from lostflops.account.ledger.scope import scope
+from lostflops.ingest import ingest
+from lostflops.ingest.common.comm_names import is_comm_kernel, op_of_kernel
+from lostflops.store.intervals import Intervals
+from lostflops.store.run import Run
+from shared_data import TRACES, needs_traces
+
+EXPERTS = [
+    "void deep_ep::intranode::dispatch<8, 768, 8192>(int4*, float*, int*)",
+    "void deep_ep::internode_ll::combine<true, 7168, 11, 2>(void*, void*)",
+    "void primus_turbo::deep_ep::internode::notify_dispatch<false, 2>(int const*)",
+    "void dpsk::ep::internode::cached_notify<false>(int, int)",
+    "void hybrid_ep::dispatch_kernel<hybrid_ep::warp_group<1, 0> >(hybrid_ep::param)",
+    "EpDispatchIntraNodeKernel_fp8_fnuz",
+    "EpCombineIntraNodeKernel_bf16_nop2p",
+    "void tensorrt_llm::kernels::mnnvl_throughput::moeA2ADispatchKernel<16, 8>(int)",
+    "all_to_all_intra_ll_kernel",
+]
+OTHERS = [
+    "void flash_fwd_mla_combine_kernel<cutlass::bfloat16_t>(int)",
+    "void at::native::vectorized_gather_kernel<16, long>(char*)",
+    "void flash::flash_fwd_splitkv_combine_kernel<float>(int)",
+    "fused_moe_kernel",
+    "void moe::dev::routing::routingDispatch<int>(int)",
+]
+
+
+@pytest.mark.parametrize("name", EXPERTS)
+def test_libraries_of_experts_exchange_tokens(name: str) -> None:
+    assert (is_comm_kernel(name), op_of_kernel(name)) == (True, "all_to_all")
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_words_of_experts_alone_are_no_communication(name: str) -> None:
+    assert not is_comm_kernel(name)
+
+
+@needs_traces
+def test_deepseek_v3_hides_its_exchange_as_the_intervals_say(tmp_path) -> None:
+    trace = TRACES / "deepseek-ai__profile-data/train.json.gz"
+    events = msgspec.json.decode(gzip.decompress(trace.read_bytes()))["traceEvents"]
+    kernels = [event for event in events if event.get("cat") == "kernel"]
+
+    def intervals(*, exchanges: bool) -> Intervals:
+        own = [event for event in kernels if bool(re.search("dpsk::ep::", event["name"])) == exchanges]
+        starts = [1000 * event["ts"] for event in own]
+        return Intervals.of(starts, [start + 1000 * event["dur"] for start, event in zip(starts, own, strict=True)])
+
+    exchange, compute = intervals(exchanges=True), intervals(exchanges=False)
+    ingest([trace], tmp_path / "run", workers=1)
+    with Run.open(tmp_path / "run") as run:
+        found = run.columns("select start, start + dur as stop from events where kind = 'comm'")
+        lines = total_of(run, scope(run, None)).lines
+        assert run.rows("select distinct op from collectives") == [("all_to_all",)]
+    assert Intervals.of(found["start"], found["stop"]).total == exchange.total == 113_440_000
+    exposed = sum(spent for line, spent in lines.items() if line.startswith("comm."))
+    assert exposed == (exchange - compute).total == 4_190_000
