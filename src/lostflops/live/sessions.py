@@ -21,6 +21,17 @@ MOST_ENQUEUES: Final = 1000
 """At most this many collectives of a rank are kept between two looks."""
 
 
+def _whole(value: object) -> int:
+    """Return a count or a time; raise ValueError if it is anything else, so that nothing later computes with it."""
+    if type(value) is not int or not 0 <= value < 1 << 62:
+        raise ValueError(f"{value!r:.80} is not a count")
+    return value
+
+
+def _whole_or_none(value: object) -> int | None:
+    return None if value is None else _whole(value)
+
+
 class LiveStep(NamedTuple):
     """A step of one rank as its collector saw it."""
 
@@ -37,12 +48,12 @@ class LiveStep(NamedTuple):
     def of(cls, record: dict[str, Any], has_phases: bool) -> LiveStep:
         marks = tuple(mark for mark in ("compiled", "profiled", "skipped") if record.get(mark))
         return cls(
-            stop=record["stop"],
-            time=record["stop"] - record["start"],
-            data=record["data"] if has_phases else None,
-            samples=record.get("samples"),
-            tokens=record.get("tokens"),
-            peak_memory=record.get("peak_memory"),
+            stop=_whole(record["stop"]),
+            time=_whole(record["stop"]) - _whole(record["start"]),
+            data=_whole_or_none(record["data"]) if has_phases else None,
+            samples=_whole_or_none(record.get("samples")),
+            tokens=_whole_or_none(record.get("tokens")),
+            peak_memory=_whole_or_none(record.get("peak_memory")),
             marks=marks,
         )
 
@@ -79,46 +90,54 @@ class LiveSession:
 
     @classmethod
     def of(cls, record: dict[str, Any]) -> LiveSession:
-        rank, world_size = int(record["rank"]), int(record["world_size"])
+        rank, world_size, device_name = _whole(record["rank"]), _whole(record["world_size"]), record.get("device_name")
         if not is_rank(rank) or not 0 < world_size <= LARGEST_WORLD:
             raise ValueError(f"rank {rank} of {world_size}: no job is as large")
         return cls(
             rank=rank,
             world_size=world_size,
             host=str(record["host"]),
-            restart=int(record.get("restart") or 0),
-            start=int(record["wall"]),
-            device_name=record.get("device_name"),
+            restart=_whole(record.get("restart") or 0),
+            start=_whole(record["wall"]),
+            device_name=device_name if isinstance(device_name, str) else None,
         )
 
     def take(self, record: dict[str, Any], now: float) -> None:
         self.heard = now
         kind = record.get("kind")
         if kind == "step":
-            self.steps[record["step"]] = LiveStep.of(record, self.level < EDGES_ONLY)
-            self.last_step = max(self.last_step, record["step"])
+            number = _whole(record["step"])
+            self.steps[number] = LiveStep.of(record, self.level < EDGES_ONLY)
+            self.last_step = max(self.last_step, number)
         elif kind == "collectives":
             self.ring_heard = now
             self._take_collectives(record)
         elif kind == "job" and record["key"] == "groups":
             self._take_groups(record["value"])
         elif kind == "overhead":
-            self.level = record["level"]
-            self.level_reason = record.get("reason") or self.level_reason
+            self.level = _whole(record["level"])
+            self.level_reason = str(record.get("reason") or self.level_reason)
         elif kind == "note":
-            count, _ = self.notes.get(record["what"], (0, ""))
-            self.notes[record["what"]] = (count + record.get("count", 1), record.get("reason") or "")
+            what = str(record["what"])
+            count, _ = self.notes.get(what, (0, ""))
+            self.notes[what] = (count + _whole(record.get("count", 1)), str(record.get("reason") or ""))
         elif kind == "end":
             self.is_ended = True
 
     def _take_groups(self, groups: dict[str, Any]) -> None:
         for name, group in groups.items():
-            self.groups[name] = tuple(group.get("ranks") or ())
+            self.groups[name] = tuple(map(_whole, group.get("ranks") or ()))
 
     def _take_collectives(self, record: dict[str, Any]) -> None:
-        self.lost += record.get("lost") or 0
+        self.lost += _whole(record.get("lost") or 0)
         self._take_groups(record.get("groups") or {})
-        self.enqueues.extend([(entry[1], entry[2], entry[3], entry[7]) for entry in record["entries"] if not entry[4]])
+        self.enqueues.extend(
+            [
+                (str(entry[1]), _whole(entry[2]), str(entry[3]), _whole(entry[7]))
+                for entry in record["entries"]
+                if not entry[4] and entry[2] is not None
+            ]
+        )
 
 
 @dataclass(slots=True, kw_only=True)
