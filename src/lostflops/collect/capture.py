@@ -251,8 +251,9 @@ def read_frames(path: Path) -> tuple[list[Frame], int]:
 def _decode_frame(rank: int, payload: bytes) -> Frame | None:
     """Return the frame in a payload; None if the payload lacks what a frame must have."""
     try:
-        document: Any = json.loads(payload)
-        if b"\\ud" in payload:  # half a surrogate pair is valid JSON and no text
+        text = payload.decode()
+        document: Any = json.loads(text)
+        if "\\ud" in text or "\\uD" in text:  # half a surrogate pair is valid JSON and no text
             document = json.loads(json.dumps(document, ensure_ascii=False).encode(errors="replace"))
         session, first, dropped, records = (document[key] for key in ("session", "first", "dropped", "records"))
     except (ValueError, KeyError, TypeError, RecursionError):

@@ -187,7 +187,7 @@ def _members(path: Path, archive: zipfile.ZipFile) -> list[tuple[TableSchema, zi
 
 def _is_plain(info: zipfile.ZipInfo) -> bool:
     is_stored = info.compress_type == zipfile.ZIP_STORED and info.file_size == info.compress_size
-    return is_stored and not info.flag_bits & _IS_ENCRYPTED
+    return is_stored and info.header_offset >= 0 and not info.flag_bits & _IS_ENCRYPTED
 
 
 def _extract(path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo, target: Path) -> None:

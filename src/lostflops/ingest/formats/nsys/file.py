@@ -31,7 +31,8 @@ _INSTRUCTIONS_PER_BYTE: Final = 100
 
 Damaged pages that point to each other never end.
 """
-_DAMAGE: Final = (sqlite3.Error, sqlite3.Warning, OverflowError)
+_DAMAGE: Final = (sqlite3.Error, sqlite3.Warning, OverflowError, UnicodeDecodeError)
+"""The last is raised in place of an error whose message quotes damaged names."""
 
 Rows = dict[str, npt.NDArray[np.int64]]
 """Columns of some rows of one table; nulls, and values that are not integers, are `NULL`."""
