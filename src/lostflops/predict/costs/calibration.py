@@ -24,7 +24,7 @@ Key = tuple[str, str, int, int]
 """Operation, level, ranks and hosts of a group."""
 Samples = dict[int, list[int]]
 """Times in ns by size."""
-Positive = Annotated[int, msgspec.Meta(ge=1)]
+Positive = Annotated[int, msgspec.Meta(ge=1, le=1 << 62)]
 Ns = tuple[Positive, ...]
 
 

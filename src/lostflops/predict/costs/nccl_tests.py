@@ -8,25 +8,27 @@ they fit several, the name of the program or of the file decides.
 
 from __future__ import annotations
 
-import gzip
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from math import inf
 from pathlib import Path
 from typing import Final
 
 from lostflops.core.errors import BrokenSource, UnknownFormat, UsageError
 from lostflops.core.units import pluralise
+from lostflops.ingest.common.byte_stream import ByteStream
 from lostflops.predict.costs.calibration import CalibratedCollective, CalibratedHost, Calibration
 from lostflops.predict.costs.times import CommGroup
 
 _PREFIX: Final = re.compile(r"^\s*\d+:\s")
 """Label that a launcher puts before each line to name its task."""
 _HEADER: Final = re.compile(r"#.*\bminBytes\s+\d+\s+maxBytes\s+\d+")
-_RANK: Final = re.compile(r"#\s+Rank\s+(\d+)\s+(?:Group\s+(\d+)\s+)?Pid\s+\d+ on\s+(\S+) device\s+\d+ \[\S+\] (.+)")
+_RANK: Final = re.compile(r"#\s+Rank\s+(\d{1,9})\s+(?:Group\s+(\d+)\s+)?Pid\s+\d+ on\s+(\S+) device\s+\d+ \[\S+\] (.+)")
 _VERSION: Final = re.compile(r"NCCL version (\d+\.\d+\.\d+)")
-_NUMBER: Final = re.compile(r"nccl-library=(\d+)")
+_NUMBER: Final = re.compile(r"nccl-library=(\d{1,9})")
+_WHOLE: Final = re.compile(r"-?[0-9]{1,18}")
+_MOST_US: Final = 1e15
+"""Times from here on are not times: in ns they do not fit into 64 bits."""
 _PROGRAM: Final = re.compile(r"\b(\w+)_perf\b")
 _COLUMNS: Final = 4
 """Columns of a result: time, algbw, busbw and errors, once out of place, once in place."""
@@ -133,7 +135,7 @@ class _Test:
                     at_once=len({group for _, group in self.places.values()}),
                     bytes=row.size,
                     dtype=row.dtype,
-                    ns=tuple(round(us * 1000) for us in row.us),
+                    ns=tuple(max(round(us * 1000), 1) for us in row.us),
                 )
 
     def _op(self, asked: str | None) -> str:
@@ -153,8 +155,8 @@ class _Test:
     def _fitting(self) -> tuple[str, ...]:
         """Return the operations whose columns look like these."""
         largest = self.rows[-1]
-        is_root = [int(word) >= 0 for word in largest.between if word.lstrip("-").isdigit()]
-        reduces = any(not word.lstrip("-").isdigit() and word != "none" for word in largest.between)
+        is_root = [word[0] != "-" for word in largest.between if _WHOLE.fullmatch(word)]
+        reduces = any(not _WHOLE.fullmatch(word) and word != "none" for word in largest.between)
         whole = largest.count * _TYPES.get(largest.dtype, 0) == largest.size
         found = _FITTING.get((reduces, any(is_root), whole), ())
         if found == ("all_reduce", "send_recv") and len(self.members) > 2 and largest.factor is not None:
@@ -186,18 +188,24 @@ def _tests(path: Path) -> list[_Test]:
 
 
 def _text(path: Path) -> str:
+    stream = ByteStream(path)
     try:
-        data = path.read_bytes()
-        return (gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data).decode(errors="replace")
-    except (OSError, EOFError) as error:
+        data = b"".join(stream.blocks())
+    except OSError as error:
         raise BrokenSource(f"{path} cannot be read: {error}") from error
+    if stream.problem is not None:
+        raise BrokenSource(f"{path} cannot be read: {stream.problem}. Copy the log again")
+    return data.decode(errors="replace")
 
 
 def _row(line: str) -> _TestRow | None:
     """Parse a row, None if it is not one. Some tests have no in-place form and print N/A for it; only valid times are
     kept."""
     words = line.split()
-    if len(words) < 3 + 2 * _COLUMNS or not (words[0].isdigit() and words[1].isdigit()):
+    if len(words) < 3 + 2 * _COLUMNS:
+        return None
+    size, count = _count(words[0]), _count(words[1])
+    if size is None or count is None:
         return None
     between, measured = tuple(words[3 : -2 * _COLUMNS]), words[-2 * _COLUMNS :]
     out_of_place, algbw, busbw, in_place = (_number(measured[place]) for place in (0, 1, 2, _COLUMNS))
@@ -205,23 +213,30 @@ def _row(line: str) -> _TestRow | None:
     if not us or None in (algbw, busbw):
         return None
     factor = busbw / algbw if algbw and busbw else None
-    wrong = sum(int(word) for word in measured[_COLUMNS - 1 :: _COLUMNS] if word.isdigit())
-    return _TestRow(
-        size=int(words[0]), count=int(words[1]), dtype=words[2], between=between, us=us, factor=factor, wrong=wrong
-    )
+    wrong = sum(_count(word) or 0 for word in measured[_COLUMNS - 1 :: _COLUMNS])
+    return _TestRow(size=size, count=count, dtype=words[2], between=between, us=us, factor=factor, wrong=wrong)
+
+
+def _count(word: str) -> int | None:
+    """Return a count in a word, None if it is anything else.
+
+    >>> _count("35"), _count("-1"), _count("\N{SUPERSCRIPT TWO}"), _count("9" * 40)
+    (35, None, None, None)
+    """
+    return int(word) if _WHOLE.fullmatch(word) and word[0] != "-" else None
 
 
 def _number(word: str) -> float | None:
-    """Return the number in a word, None if it is negative, infinite or not a number.
+    """Return the number in a word, None if it is negative, not a number, or larger than any time.
 
-    >>> _number("35.2"), _number("N/A"), _number("inf"), _number("-1")
-    (35.2, None, None, None)
+    >>> _number("35.2"), _number("N/A"), _number("inf"), _number("-1"), _number("1e300")
+    (35.2, None, None, None, None)
     """
     try:
         value = float(word)
     except ValueError:
         return None
-    return value if 0 <= value < inf else None
+    return value if 0 <= value < _MOST_US else None
 
 
 def _names(text: str) -> list[str]:

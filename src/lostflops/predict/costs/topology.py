@@ -6,7 +6,6 @@ Bandwidths are GB/s per direction as in datasheets; how much of that a library r
 from __future__ import annotations
 
 import json
-import math
 import tomllib
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -77,6 +76,8 @@ _TYPES: Final[dict[str, type | tuple[type, ...]]] = {
     "cpu": str,
     "nvls": bool,
 }
+_LARGEST: Final = 1_000_000
+"""Devices, adapters or GB/s of a host: more than any has."""
 _CHOICES: Final = {"link": ("nvlink", "pci"), "cpu": ("intel", "amd")}
 
 
@@ -149,8 +150,9 @@ def _check(key: str, value: object, where: str) -> None:
         raise UsageError(f"{where} has an unknown key {key!r}: known keys are {known}")
     if not isinstance(value, _TYPES[key]) or (isinstance(value, bool) and key != "nvls"):
         raise UsageError(f"{where} has {key} = {value!r}: wrong type; write it as in {_EXAMPLE}")
-    if isinstance(value, int | float) and key != "nvls" and not (value > 0 and math.isfinite(value)):
-        raise UsageError(f"{where} has {key} = {value!r}: it must be above zero, or left out")
+    if isinstance(value, int | float) and key != "nvls" and not 0 < value <= _LARGEST:
+        limits = f"it must be above zero and at most {_LARGEST:,}, or left out"
+        raise UsageError(f"{where} has {key} = {value!r:.40}: {limits}")
     if key in _CHOICES and value not in _CHOICES[key]:
         raise UsageError(f"{where} has {key} = {value!r}: use one of {', '.join(_CHOICES[key])}")
 
