@@ -162,6 +162,13 @@ def test_step_without_events_has_no_path(run: Path) -> None:
         opened.path()
 
 
+def test_collectives_whose_events_lost_their_step_leave_an_answer(run: Path) -> None:
+    """Some members of a meeting are in no step, so what-ifs that cut reductions anew keep the meeting."""
+    forge(run, "events", step="CASE WHEN (event * 7919 + rank * 104729) % 97 < 48 THEN step END")
+    with lf.open(run) as opened:
+        assert opened.whatif().verdict
+
+
 def forgeries(folder: Path) -> Iterator[tuple[str, str, str]]:
     """Every column of every table with every strange value of its type, and with half of its values gone."""
     files = load(folder).files

@@ -137,9 +137,8 @@ def recut(graph: TaskGraph, plans: Sequence[Plan], transfers: TimedTransfers) ->
     changed, key = _with_meetings(retime_graph(graph, duration=duration), plans, transfers)
     changed, fresh, moved = insert_tasks(changed, tasks, np.array(after, np.int64))
     changed = _with_edges(changed, edges, fresh, moved)
-    left = np.ones(len(changed.meetings), np.bool_)
-    left[np.concatenate([plan.round.meetings for plan in plans])] = False
-    return in_order(drop_tasks(changed, moved[old]), key[left])
+    # A task without a step may attend an old meeting too, which then stays.
+    return drop_tasks(in_order(changed, key), moved[old])
 
 
 def _shared_out(ns: int, ends: Rows) -> list[int]:
