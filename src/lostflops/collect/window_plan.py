@@ -125,8 +125,8 @@ def publish(file: Path, request: WindowRequest, *, is_new: bool = False) -> None
     """Put a request where ranks look, whole or not at all; raise FileExistsError if it must be new and is not."""
     file.parent.mkdir(parents=True, exist_ok=True)
     part = file.with_name(f".{file.name}.{os.getpid()}")
-    part.write_bytes(request.to_bytes())
     try:
+        part.write_bytes(request.to_bytes())
         if is_new:
             os.link(part, file)
         else:

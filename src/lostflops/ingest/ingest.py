@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import duckdb
 from msgspec import structs
@@ -47,6 +46,7 @@ from lostflops.store.objects import objects_of
 from lostflops.store.parquet import ParquetWriter
 from lostflops.store.places import Place, place_of
 from lostflops.store.remote_commit import writer_of
+from lostflops.store.scratch import remove_abandoned, scratch_folder
 from lostflops.store.spread.engines import ChosenEngine
 from lostflops.store.spread.names import EngineName
 
@@ -81,6 +81,7 @@ def ingest(
     unless `replace` is set: it then replaces that file. A job that ingests its own traces while it trains sets
     `is_early`: other ingests wait for it.
     """
+    remove_abandoned()
     spread = ChosenEngine(engine, workers)
     guarded = guard(progress) if progress is not None else None
 
@@ -117,9 +118,9 @@ def _find_faulty(sources: Sequence[str | Path]) -> dict[str, SourceError]:
     """
     faulty: dict[str, SourceError] = {}
     for one in find_sources(sources)[0]:
-        with TemporaryDirectory(prefix="lostflops-") as folder:
+        with scratch_folder() as folder:
             try:
-                _ingest([one.address], writer_of(Path(folder, "run")), ChosenEngine(asked=1), refused={})
+                _ingest([one.address], writer_of(folder / "run"), ChosenEngine(asked=1), refused={})
             except Exception as error:
                 if is_defect(error) and (refusal := refusal_of(error, one.address)) is not None:
                     if one.is_named:

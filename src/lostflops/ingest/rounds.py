@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count, groupby, islice
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from msgspec.structs import replace
 
@@ -21,6 +20,7 @@ from lostflops.ingest.tasks import WORK, FileBatch, TaskOutcome, Unclaimed
 from lostflops.store.commit import MOST_SINGLE_RANKS, RANKS_PER_FILE, RunWriter
 from lostflops.store.manifest import Manifest
 from lostflops.store.places import Place
+from lostflops.store.scratch import scratch_folder
 from lostflops.store.spread.engines import ChosenEngine
 from lostflops.store.spread.names import EngineName
 from lostflops.store.spread.work import Engine
@@ -51,7 +51,8 @@ class Rounds:
     def carry_out(self, found: Sequence[TraceFile]) -> list[TaskOutcome]:
         if self._spread.name is not EngineName.LOCAL or all(one.listed is None for one in found):
             return self._outcomes(found)
-        with TemporaryDirectory(prefix="lostflops-") as self._scratch:
+        with scratch_folder() as folder:
+            self._scratch = str(folder)
             return self._outcomes(found)
 
     def _outcomes(self, found: Sequence[TraceFile]) -> list[TaskOutcome]:

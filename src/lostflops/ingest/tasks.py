@@ -24,6 +24,7 @@ from lostflops.ingest.formats import READERS
 from lostflops.store.manifest import Source
 from lostflops.store.parquet import ParquetWriter
 from lostflops.store.parts import PartFile, PartWriter
+from lostflops.store.scratch import scratch_folder
 from lostflops.store.spread.work import OnRead, Work
 
 
@@ -81,7 +82,7 @@ def _own_folder(task: FileBatch) -> Iterator[Path]:
     if task.staging and all(file.listed is None for file in task.files):
         yield Path(task.staging)
         return
-    with TemporaryDirectory(prefix="lostflops-", dir=task.scratch or None) as folder:
+    with TemporaryDirectory(dir=task.scratch) if task.scratch else scratch_folder() as folder:
         yield Path(folder)
 
 

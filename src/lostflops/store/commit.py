@@ -20,6 +20,7 @@ from lostflops.store.checksums import check_sizes, check_tables, checksum_of_fil
 from lostflops.store.manifest import DataFile, Manifest, Source
 from lostflops.store.parquet import ParquetWriter
 from lostflops.store.places import Place
+from lostflops.store.scratch import locked
 from lostflops.store.tables import DERIVED, RANKS, TABLES
 from lostflops.store.validity import mark_run
 
@@ -133,6 +134,8 @@ class RunWriter:
                 if not path.is_dir() and str(path.relative_to(self.folder)) not in named:
                     path.unlink()
         _remove_empty(self.folder / DATA)
+        with suppress(OSError), locked(self.folder / PREDICTIONS, is_needed=True):
+            remove_drafts(self.folder / PREDICTIONS)
 
     def commit(self, sources: list[Source], files: dict[str, list[DataFile]]) -> None:
         """Make `sources` and `files` (without `ranks`, which follows from the sources) the run."""
@@ -244,6 +247,12 @@ class RunWriter:
         writer.write(RANKS, {name: [row[name] for row in rows] for name in RANKS.column_names()}, path)
         ranks = sorted({source.rank for source in sources})
         return DataFile(path=self.relative(path), format="", ranks=ranks)
+
+
+def remove_drafts(predictions: Path) -> None:
+    """Delete predictions that were never completed; whoever writes one holds the lock of the folder."""
+    for draft in predictions.glob(".p-*"):
+        draft.unlink(missing_ok=True)
 
 
 def _remove_empty(folder: Path) -> None:

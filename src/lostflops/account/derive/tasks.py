@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Final
 
 import msgspec
@@ -21,6 +19,7 @@ from lostflops.core.errors import RunError
 from lostflops.store.derived import data_digest
 from lostflops.store.parquet import ColumnData, ParquetWriter
 from lostflops.store.run import Run
+from lostflops.store.scratch import scratch_folder
 from lostflops.store.spread.work import OnRead, Work
 from lostflops.store.tables import TIMELINE, TableSchema
 
@@ -80,11 +79,11 @@ def _write_files(
     writer, files = ParquetWriter(), list[DerivedFile]()
 
     def write(table: TableSchema, ranks: list[int], columns: Mapping[str, ColumnData]) -> None:
-        path = Path(folder) / f"{table.name}.parquet"
+        path = folder / f"{table.name}.parquet"
         writer.write(table, columns, path)
         files.append(DerivedFile(table.name, f"{task.stem}.parquet", ranks, path.read_bytes()))
 
-    with TemporaryDirectory(prefix="lostflops-") as folder:
+    with scratch_folder() as folder:
         for table, columns in made.tables():
             write(table, accounted, columns)
         if drawn and task.span is not None:

@@ -165,5 +165,8 @@ def write_calibration(calibration: Calibration, path: Path | str) -> None:
     """Write the file whole or not at all."""
     target = Path(path)
     written = target.with_name(f".{target.name}.part")
-    written.write_bytes(msgspec.json.format(msgspec.json.encode(calibration), indent=1) + b"\n")
-    written.replace(target)
+    try:
+        written.write_bytes(msgspec.json.format(msgspec.json.encode(calibration), indent=1) + b"\n")
+        written.replace(target)
+    finally:
+        written.unlink(missing_ok=True)

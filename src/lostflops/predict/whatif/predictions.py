@@ -17,7 +17,8 @@ import msgspec
 from lostflops._version import __version__
 from lostflops.core.errors import BrokenRun, UsageError
 from lostflops.predict.whatif.interval import CONFIDENCE
-from lostflops.store.commit import PREDICTIONS
+from lostflops.store.commit import PREDICTIONS, remove_drafts
+from lostflops.store.scratch import locked
 from lostflops.store.seals import UNSEALED, is_seal_broken, seal
 
 if TYPE_CHECKING:
@@ -157,15 +158,16 @@ def save(prediction: StoredPrediction, run: Path) -> None:
     if path.parent.is_symlink():
         raise OSError(errno.ELOOP, "refusing to write through a symbolic link", str(path.parent))
     path.parent.mkdir(exist_ok=True)
-    new = path.with_name(f".{path.name}.{os.getpid()}")
     unsealed = msgspec.structs.replace(prediction, seal=UNSEALED)
-    new.unlink(missing_ok=True)
-    try:
-        with new.open("xb") as file:
-            file.write(seal(msgspec.json.format(msgspec.json.encode(unsealed), indent=1) + b"\n"))
-        new.replace(path)
-    finally:
-        new.unlink(missing_ok=True)
+    with locked(path.parent):
+        remove_drafts(path.parent)
+        new = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            with new.open("xb") as file:
+                file.write(seal(msgspec.json.format(msgspec.json.encode(unsealed), indent=1) + b"\n"))
+            new.replace(path)
+        finally:
+            new.unlink(missing_ok=True)
 
 
 def load_predictions(run: Path) -> Iterator[StoredPrediction]:
@@ -225,8 +227,10 @@ def _remember(prediction: StoredPrediction) -> None:
     """Append the path of the run to the user's list of predictions."""
     index = _index()
     index.parent.mkdir(parents=True, exist_ok=True)
-    with index.open("ab") as file:
-        file.write(msgspec.json.encode(_PredictionFile(prediction.id, prediction.run.path)) + b"\n")
+    with index.open("a+b") as file:
+        # A writer that was killed, or a full disk, may have left half a line.
+        is_torn = file.seek(0, os.SEEK_END) > 0 and os.pread(file.fileno(), 1, file.tell() - 1) != b"\n"
+        file.write(b"\n" * is_torn + msgspec.json.encode(_PredictionFile(prediction.id, prediction.run.path)) + b"\n")
 
 
 def _look_up_run_folders(prediction_id: str) -> list[Path]:

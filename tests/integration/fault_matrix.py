@@ -1,0 +1,159 @@
+"""Kill and I/O errors at every file operation: python tests/integration/fault_matrix.py --kills 10000 --errors 2000
+
+Each subject is hit at every operation of its first input, and then at those of other inputs until all faults are given.
+Linux only, and it needs a C compiler.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "src")]
+
+from tests.integration import faults  # noqa: E402 - found by the path above
+from tests.integration.faults import ERRORS, KILLS, Fault, Forks  # noqa: E402
+
+
+@dataclass
+class Tally:
+    """Faults of one subject, and what was wrong after them."""
+
+    hits: Counter[str] = field(default_factory=Counter)
+    """By name of the fault; those whose operation was not reached do not count."""
+    inputs: int = 0
+    operations: int = 0
+    """Of the first input."""
+    was_complete: bool = False
+    """Whether each operation of the first input was hit."""
+    missed: int = 0
+    seconds: float = 0.0
+    broken: list[str] = field(default_factory=list)
+
+
+def moments(kinds: str, which: Sequence[Fault]) -> Iterator[tuple[Fault, int]]:
+    for at, kind in enumerate(kinds):
+        yield from ((fault, at) for fault in which if fault.can_hit(kind))
+
+
+def spread(items: Sequence[Any], most: int) -> list[Any]:
+    """Return at most that many items, spread evenly over all."""
+    if len(items) <= most:
+        return list(items)
+    return [items[number * len(items) // most] for number in range(most)]
+
+
+def hit_subject(kind: Any, forks: Forks, which: Sequence[Fault], target: int, first_seed: int = 0) -> Tally:
+    """Hit one subject `target` times."""
+    tally, began, seed = Tally(), time.monotonic(), first_seed
+    while (done := tally.hits.total()) < target and tally.missed < 100 + target:
+        subject = kind(forks, seed)
+        kinds = subject.count()
+        planned = list(moments(kinds, which))
+        chosen = spread(planned, target - done)
+        if not tally.inputs:
+            tally.operations, tally.was_complete = len(kinds), len(chosen) == len(planned)
+        tally.inputs += 1
+        seed += 1
+        for fault, at in chosen:
+            subject.reset()
+            ended = forks.hit(subject.work, fault, at)
+            if not ended.hit:
+                tally.missed += 1
+                continue
+            tally.hits[fault.name] += 1
+            if wrong := judge(subject, ended, fault):
+                tally.broken.append(f"{kind.name}, input {seed - 1}, {fault.name} at {at} ({ended.hit}): {wrong}")
+    tally.seconds = time.monotonic() - began
+    return tally
+
+
+def judge(subject: Any, ended: Any, fault: Fault) -> str:
+    if fault in KILLS and ended.signal != 9:
+        return f"it was to be killed, but ended with {ended.signal} {ended.error}"
+    if fault not in KILLS and ended.signal:
+        return f"ended by signal {ended.signal}: {ended.stderr[-300:]}"
+    try:
+        return str(subject.judge(ended))
+    except BaseException as error:  # noqa: BLE001 - whatever it is, something is broken
+        return f"{type(error).__name__}: {error}"
+
+
+def hit_all(folder: Path, names: Sequence[str], kills: int, errors: int, seed: int) -> dict[str, dict[str, Tally]]:
+    from tests.integration.fault_subjects import SUBJECTS
+
+    place = folder / "place"
+    forks = Forks(place)
+    chosen = [kind for kind in SUBJECTS if not names or kind.name in names]
+    whole = sum(kind.share for kind in chosen)
+    found: dict[str, dict[str, Tally]] = {}
+    with faults.own_places(place):
+        for kind in chosen:
+            for what, which, target in (("kills", KILLS, kills), ("errors", ERRORS, errors)):
+                if part := round(target * kind.share / whole):
+                    tally = hit_subject(kind, forks, which, part, seed)
+                    found.setdefault(kind.name, {})[what] = tally
+                    print(describe(kind.name, what, tally), flush=True)
+    return found
+
+
+def describe(name: str, what: str, tally: Tally) -> str:
+    every = "each operation" if tally.was_complete else "some operations"
+    lines = [
+        f"{name}: {tally.hits.total()} {what}, {len(tally.broken)} broken; {tally.seconds:.0f} s",
+        f"  {tally.inputs} inputs, {every} of {tally.operations}: {dict(tally.hits)}",
+        *(f"  {one}" for one in tally.broken[:8]),
+    ]
+    return "\n".join(lines)
+
+
+def start_with_library(folder: Path, library: Path, words: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    """Run this program with the library."""
+    environment = os.environ | {
+        "LD_PRELOAD": str(library),
+        "OPENBLAS_NUM_THREADS": "1",
+        "OMP_NUM_THREADS": "1",
+        "LOSTFLOPS_WORKERS": "1",
+        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")]),
+    }
+    return subprocess.run(
+        [sys.executable, __file__, "--folder", str(folder), *words], env=environment, check=False, text=True
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=0)
+    parser.add_argument("--errors", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=0, help="first input")
+    parser.add_argument("--subject", action="append", default=[])
+    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--json", type=Path)
+    chosen = parser.parse_args()
+    if chosen.folder is None:
+        with tempfile.TemporaryDirectory(prefix="faults-") as folder:
+            library = faults.build(Path(folder))
+            if library is None:
+                print("no C compiler: nothing was tested", file=sys.stderr)
+                return 2
+            return start_with_library(Path(folder), library, sys.argv[1:]).returncode
+    found = hit_all(chosen.folder, chosen.subject, chosen.kills, chosen.errors, chosen.seed)
+    if chosen.json is not None:
+        data = {name: {what: asdict(tally) for what, tally in own.items()} for name, own in found.items()}
+        chosen.json.write_text(json.dumps(data, indent=1))
+    return 1 if any(tally.broken for own in found.values() for tally in own.values()) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
