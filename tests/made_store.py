@@ -66,9 +66,9 @@ def _filesystem(endpoint: str) -> Any:
     return fsspec.filesystem("s3", endpoint_url=endpoint, use_listings_cache=False, skip_instance_cache=True)
 
 
-def bucket_of(endpoint: str) -> ObjectStore:
+def bucket_of(endpoint: str, name: str | None = None) -> ObjectStore:
     """With the environment that tells the keys set already."""
     filesystem = _filesystem(endpoint)
-    name = f"bucket-{next(_numbers)}"
+    name = name or f"bucket-{next(_numbers)}"
     filesystem.mkdir(name)
     return ObjectStore(endpoint, name, filesystem)

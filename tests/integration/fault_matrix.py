@@ -24,6 +24,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
 from tests.integration import faults  # noqa: E402 - found by the path above
 from tests.integration.faults import ERRORS, KILLS, Fault, Forks  # noqa: E402
+from tests.made_store import serving  # noqa: E402
 
 
 @dataclass
@@ -96,12 +97,13 @@ def hit_all(folder: Path, names: Sequence[str], kills: int, errors: int, seed: i
     place = folder / "place"
     forks = Forks(place)
     chosen = [kind for kind in SUBJECTS if not names or kind.name in names]
-    whole = sum(kind.share for kind in chosen)
+    shares = {"kills": sum(kind.share for kind in chosen), "errors": sum(kind.error_share for kind in chosen)}
     found: dict[str, dict[str, Tally]] = {}
     with faults.own_places(place):
         for kind in chosen:
             for what, which, target in (("kills", KILLS, kills), ("errors", ERRORS, errors)):
-                if part := round(target * kind.share / whole):
+                share = kind.share if what == "kills" else kind.error_share
+                if part := round(target * share / shares[what]):
                     tally = hit_subject(kind, forks, which, part, seed)
                     found.setdefault(kind.name, {})[what] = tally
                     print(describe(kind.name, what, tally), flush=True)
@@ -118,18 +120,23 @@ def describe(name: str, what: str, tally: Tally) -> str:
     return "\n".join(lines)
 
 
-def start_with_library(folder: Path, library: Path, words: Sequence[str]) -> subprocess.CompletedProcess[str]:
+def start_with_library(
+    folder: Path, library: Path, endpoint: str, words: Sequence[str]
+) -> subprocess.CompletedProcess[str]:
     """Run this program with the library."""
     environment = os.environ | {
         "LD_PRELOAD": str(library),
         "OPENBLAS_NUM_THREADS": "1",
         "OMP_NUM_THREADS": "1",
         "LOSTFLOPS_WORKERS": "1",
+        "AWS_ENDPOINT_URL": endpoint,
+        "AWS_ACCESS_KEY_ID": "key-of-tests",
+        "AWS_SECRET_ACCESS_KEY": "secret-of-tests",
+        "AWS_DEFAULT_REGION": "us-east-1",
         "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")]),
     }
-    return subprocess.run(
-        [sys.executable, __file__, "--folder", str(folder), *words], env=environment, check=False, text=True
-    )
+    command = [sys.executable, __file__, "--folder", str(folder), *words]
+    return subprocess.run(command, env=environment, check=False).returncode
 
 
 def main() -> int:
@@ -147,7 +154,8 @@ def main() -> int:
             if library is None:
                 print("no C compiler: nothing was tested", file=sys.stderr)
                 return 2
-            return start_with_library(Path(folder), library, sys.argv[1:]).returncode
+            with serving() as endpoint:
+                return start_with_library(Path(folder), library, endpoint, sys.argv[1:])
     found = hit_all(chosen.folder, chosen.subject, chosen.kills, chosen.errors, chosen.seed)
     if chosen.json is not None:
         data = {name: {what: asdict(tally) for what, tally in own.items()} for name, own in found.items()}

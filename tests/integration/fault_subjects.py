@@ -7,6 +7,7 @@ import os
 import random
 import shutil
 import struct
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -28,11 +29,17 @@ from lostflops.store import derived
 from lostflops.store import manifest as manifests
 from lostflops.store.commit import RunWriter
 from lostflops.store.derived import account_code, add_tables, data_digest
+from lostflops.store.mirror import newest
+from lostflops.store.objects import Objects, objects_of
+from lostflops.store.places import Address, remote
+from lostflops.store.run import Run
 from lostflops.store.spread.engines import ChosenEngine
 from lostflops.store.tables import DIAGNOSIS
 from lostflops.store.verify import verify
 from tests.integration.faults import Ended, Forks
 from tests.integration.kill_harness import State, leftovers, named_files, state, write_trace
+from tests.made_store import bucket_of
+from tests.store.conftest import HandMadeRun
 
 ONE = ChosenEngine(asked=1)
 _ = account_code(), diagnosis_code()  # a digest of all code, computed once for all children
@@ -42,8 +49,10 @@ class Subject:
     """Work below `folder`, whose file operations are hit one by one."""
 
     name: ClassVar[str]
-    share: ClassVar[float] = 1.0
-    """Part of all faults that it gets, in relation to the others."""
+    share: ClassVar[float]
+    """Part of all kills that it gets, in relation to the others."""
+    error_share: ClassVar[float]
+    """The same, of all I/O errors."""
 
     def __init__(self, forks: Forks, seed: int) -> None:
         self.forks, self.seed = forks, seed
@@ -71,6 +80,12 @@ def clear(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     for place in ("tmp", "cache", "state"):
         (folder / place).mkdir(parents=True)
+
+
+def address_of(run: str) -> Address:
+    found = remote(run)
+    assert found is not None
+    return found
 
 
 def words_of(ended: Ended) -> str:
@@ -153,7 +168,8 @@ class RunSubject(Subject):
 
 class NewRun(RunSubject):
     name = "new run"
-    share = 1.4
+    share = 0.5
+    error_share = 1.6
 
     def prepare(self) -> None:
         for rank in range(self.chance.choice((1, 2, 2, 3)) if self.seed else 2):
@@ -167,6 +183,8 @@ class ExistingRun(NewRun):
     """Rank 0 stays, rank 1 changes, rank 2 comes from another file, rank 3 is new."""
 
     name = "existing run"
+    share = 0.6
+    error_share = 1.8
 
     def prepare(self) -> None:
         traces, before = self.folder / "traces", self.folder / "before"
@@ -180,6 +198,8 @@ class Accounts(RunSubject):
     """Opening a run computes the ledgers that it lacks, or that older code made."""
 
     name = "ledgers on open"
+    share = 0.3
+    error_share = 1.6
     must_report = False
 
     def prepare(self) -> None:
@@ -206,7 +226,8 @@ class Tables(Accounts):
     """A reading command adds a diagnosis."""
 
     name = "diagnosis on read"
-    share = 0.6
+    share = 0.3
+    error_share = 0.5
 
     def prepare(self) -> None:
         super().prepare()
@@ -218,11 +239,91 @@ class Tables(Accounts):
         return add_tables(self.run, data, {DIAGNOSIS: {"code": [diagnosis_code()], "document": [document]}})
 
 
+class Remote(Subject):
+    """A commit to an object store; each request counts as two operations, one before it and one after its answer."""
+
+    name = "object store"
+    share = 0.1
+    error_share = 0.25
+
+    def __init__(self, forks: Forks, seed: int) -> None:
+        super().__init__(forks, seed)
+        clear(self.folder)
+        self._ranks = list(range(1 + seed % 3))
+        self.run = self.forks.run(self._make_bucket)
+        self._is_old = False
+        self.forks.warm(lambda: self._put("older"))
+
+    def _make_bucket(self) -> str:
+        return bucket_of(os.environ["AWS_ENDPOINT_URL"], f"faults-{self.seed}-{os.getpid()}") / "run"
+
+    def _put(self, name: str) -> None:
+        HandMadeRun(self.run).put(self._ranks, name)
+
+    def _names(self) -> set[tuple[int, str]]:
+        with Run.open(self.run) as opened:
+            return set(opened.sql("select rank, name from lanes where lane = 0").fetchall())
+
+    def reset(self) -> None:
+        if not self._is_old:
+            self.forks.run(lambda: self._put("old"))
+        self._is_old = False
+
+    def work(self) -> object:
+        for name in ("endpoint", "below", "names", "read", "fetch", "send", "write", "create", "remove"):
+            setattr(Objects, name, self._counted(getattr(Objects, name)))
+        return self._put("new")
+
+    def _counted(self, do: Any) -> Any:
+        if isinstance(do, property):
+            return property(self._counted(do.fget))
+
+        def counted(*given: Any) -> Any:
+            self._count()
+            answer = do(*given)
+            self._count()
+            return answer
+
+        return counted
+
+    def _count(self) -> None:
+        with suppress(FileExistsError):
+            (self.folder / "request").mkdir()
+
+    def judge(self, ended: Ended) -> str:
+        if "Traceback" in ended.stderr:
+            return f"a traceback on stderr: {ended.stderr[-300:]}"
+        wrong = self.forks.attempt(lambda: self._judge(ended.is_ok))
+        self._is_old = wrong.is_ok and not wrong.value
+        return str(wrong.value or wrong.error or "")
+
+    def _judge(self, is_ok: bool) -> str:
+        old, new = ({(rank, name) for rank in self._ranks} for name in ("old", "new"))
+        found = self._names()
+        if found != new and (found != old or is_ok):
+            return f"neither old nor new, or a false success: {found}"
+        if not verify(self.run).to_json()["is_intact"]:
+            return "lostflops verify finds damaged files"
+        _, before = newest(address_of(self.run), objects_of(address_of(self.run)))
+        self._put("old")
+        if self._names() != old:
+            return "the next commit did not lead to its run"
+        _, after = newest(address_of(self.run), objects_of(address_of(self.run)))
+        named = {file.path for one in (before, after) for files in one.files.values() for file in files}
+        address = address_of(self.run)
+        held = {one.address.url.removeprefix(f"{self.run}/") for one in objects_of(address).below(address / "data")}
+        if held != named:
+            return f"the next commit left {sorted(held - named)[:3]}"
+        left = [str(path) for path in (self.folder / "tmp").rglob("*")]
+        return f"the next commit left {left}" if left else ""
+
+
 class Manifests(Subject):
     """A manifest is replaced: it is the old or the new one, with its seal."""
 
     name = "manifest"
-    share = 1.0
+    share = 1.6
+    error_share = 0.6
 
     def __init__(self, forks: Forks, seed: int) -> None:
         super().__init__(forks, seed)
@@ -259,7 +360,8 @@ class Predictions(Subject):
     """A prediction is kept, then scored: it is absent, unscored or scored, and the next command finds it."""
 
     name = "predictions"
-    share = 1.6
+    share = 2.0
+    error_share = 1.2
 
     def __init__(self, forks: Forks, seed: int) -> None:
         super().__init__(forks, seed)
@@ -312,7 +414,8 @@ class SmallFiles(Subject):
     """Files that are replaced at once: a request of `snap`, metrics of `watch`, a calibration."""
 
     name = "small files"
-    share = 1.0
+    share = 1.5
+    error_share = 0.8
 
     def __init__(self, forks: Forks, seed: int) -> None:
         super().__init__(forks, seed)
@@ -358,6 +461,7 @@ class Collector(Subject):
 
     name = "collector"
     share = 3.0
+    error_share = 1.4
     rounds = 6
     records = 25
 
@@ -440,6 +544,7 @@ SUBJECTS: tuple[type[Subject], ...] = (
     ExistingRun,
     Accounts,
     Tables,
+    Remote,
     Manifests,
     Predictions,
     SmallFiles,
