@@ -22,7 +22,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
-from tests.integration import faults  # noqa: E402 - found by the path above
+from tests.integration import faults, kill_harness  # noqa: E402 - found by the path above
 from tests.integration.faults import ERRORS, KILLS, Fault, Forks  # noqa: E402
 from tests.made_store import serving  # noqa: E402
 
@@ -120,6 +120,22 @@ def describe(name: str, what: str, tally: Tally) -> str:
     return "\n".join(lines)
 
 
+def kill_from_outside(folder: Path, library: Path, kills: int, seed: int) -> bool:
+    """Kill ingests of several processes, by operation and by time; return whether every run is whole."""
+    is_whole = True
+    for make in (kill_harness.new_run, kill_harness.existing_run):
+        scene = make(folder / make.__name__)
+        share = kills // 4
+        for name, tally in (
+            ("operation", kill_harness.kill_at_operations(scene, share, library, seed)),
+            ("time", kill_harness.kill_at_random(scene, share, seed)),
+        ):
+            print(f"kill -9 by {name}, {make.__name__}: {dict(tally.ends)}, {len(tally.broken)} broken")
+            print(*tally.broken[:8], sep="\n", flush=True)
+            is_whole = is_whole and not tally.broken
+    return is_whole
+
+
 def start_with_library(
     folder: Path, library: Path, endpoint: str, words: Sequence[str]
 ) -> subprocess.CompletedProcess[str]:
@@ -143,6 +159,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=0)
     parser.add_argument("--errors", type=int, default=0)
+    parser.add_argument("--real", type=int, default=0, help="kills of whole processes from outside")
     parser.add_argument("--seed", type=int, default=0, help="first input")
     parser.add_argument("--subject", action="append", default=[])
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
@@ -154,6 +171,8 @@ def main() -> int:
             if library is None:
                 print("no C compiler: nothing was tested", file=sys.stderr)
                 return 2
+            if chosen.real and not kill_from_outside(Path(folder), library, chosen.real, chosen.seed):
+                return 1
             with serving() as endpoint:
                 return start_with_library(Path(folder), library, endpoint, sys.argv[1:])
     found = hit_all(chosen.folder, chosen.subject, chosen.kills, chosen.errors, chosen.seed)

@@ -32,6 +32,8 @@ COUNT, KILL, TORN, _GROUP, SHORT, FAIL, FULL = range(7)
 WRITE, OPEN = "w", "o"
 _ALLOCATING = "owmrlt"
 _MOST_SEEN = 65536
+COUNTERS = 2 * ctypes.sizeof(ctypes.c_long) + _MOST_SEEN + 512
+"""Bytes of the counters that processes share; the first is the number of operations."""
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ The group holds the ingest and its workers. A run must then be exactly what it w
 from __future__ import annotations
 
 import json
+import mmap
 import os
 import random
 import shutil
@@ -14,8 +15,8 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from lostflops.ingest import ingest
 from lostflops.store.manifest import FILE_NAME, load
 from lostflops.store.run import Run
 from lostflops.store.tables import TABLES
+from tests.integration.faults import COUNTERS
 
 SOURCE = str(Path(lostflops.__file__).parents[1])
 _INGEST = """
@@ -31,22 +33,6 @@ import sys
 from lostflops.ingest import ingest
 print("ready", flush=True)
 ingest(sys.argv[3:], sys.argv[1], workers=int(sys.argv[2]), replace=True)
-"""
-# Kills itself and its workers right before the n-th file operation of this process; counts them when n is -1.
-_INGEST_UNTIL = """
-import os, signal, sys
-from lostflops.ingest import ingest
-left = int(os.environ["LOSTFLOPS_TEST_OPERATIONS"])
-seen = 0
-def count(event, arguments):
-    global seen
-    if event in ("open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate"):
-        if seen == left:
-            os.killpg(0, signal.SIGKILL)
-        seen += 1
-sys.addaudithook(count)
-ingest(sys.argv[3:], sys.argv[1], workers=int(sys.argv[2]), replace=True)
-print(seen)
 """
 
 State = tuple[tuple[str, int, str], ...] | None
@@ -108,13 +94,13 @@ def living(session: int) -> list[int]:
     return found
 
 
-def wait_for(condition: Callable[[], bool], seconds: float) -> bool:
+def wait_for(condition: Callable[[], bool], seconds: float, every: float = 0.01) -> bool:
     """Whether `condition()` came true in time."""
     until = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > until:
             return False
-        time.sleep(0.01)
+        time.sleep(every)
     return True
 
 
@@ -238,19 +224,39 @@ def kill_at_random(scene: Scene, kills: int, seed: int = 0) -> Tally:
     return tally
 
 
-def count_operations(scene: Scene, workers: int) -> int:
-    scene.reset()
-    with scene.start(_INGEST_UNTIL, workers, LOSTFLOPS_TEST_OPERATIONS="-1") as process:
-        assert process.stdout is not None
-        return int(process.stdout.read())
-
-
-def kill_before_operations(scene: Scene, operations: Sequence[int], workers: int = 1) -> Tally:
-    """SIGKILL right before the n-th file operation, for each n: no moment of a commit is left out by chance."""
-    tally = Tally()
-    for number in operations:
+def kill_at_operations(scene: Scene, kills: int, library: Path, seed: int = 0) -> Tally:
+    """SIGKILL from outside to the whole group, when all its processes together have begun so many file operations."""
+    chance, tally = random.Random(seed), Tally()
+    total = _count_operations(scene, library)
+    for number in range(kills):
         scene.reset()
-        with scene.start(_INGEST_UNTIL, workers, LOSTFLOPS_TEST_OPERATIONS=str(number)) as process:
-            process.wait()
-        tally.note(scene, process.pid, f"kill before file operation {number}")
+        target = int((number + chance.random()) / kills * total)
+        with _counted(scene, library) as (process, seen):
+            wait_for(lambda: seen() >= target or process.poll() is not None, 120, every=0.0005)  # noqa: B023
+            for member in living(process.pid):
+                with suppress(ProcessLookupError):
+                    os.kill(member, signal.SIGKILL)
+        tally.note(scene, process.pid, f"kill {number} at operation {target} of {total}")
     return tally
+
+
+@contextmanager
+def _counted(scene: Scene, library: Path) -> Iterator[tuple[subprocess.Popen[bytes], Callable[[], int]]]:
+    """Start an ingest; yield it, and how many operations its processes have begun."""
+    counter = scene.folder / "counter"
+    counter.write_bytes(bytes(COUNTERS))
+    with counter.open("rb") as file, mmap.mmap(file.fileno(), COUNTERS, prot=mmap.PROT_READ) as shared:
+        environment = {
+            "LD_PRELOAD": str(library),
+            "LOSTFLOPS_FAULTS": f"-1 0 {scene.out}",
+            "LOSTFLOPS_FAULTS_COUNTER": str(counter),
+        }
+        with scene.start(**environment) as process:
+            yield process, lambda: int.from_bytes(shared[:8], sys.byteorder)
+
+
+def _count_operations(scene: Scene, library: Path) -> int:
+    scene.reset()
+    with _counted(scene, library) as (process, seen):
+        assert process.wait() == 0
+        return seen()
