@@ -1,9 +1,11 @@
 """A bad source is refused with its own reason; the others are ingested."""
 
 import json
+import os
 import pickle
 import sys
 from copy import copy
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 from lostflops.core.errors import BrokenSource, LostflopsError, RunError
 from lostflops.core.limits import LARGEST_WORLD
 from lostflops.ingest import ingest, rounds
+from lostflops.ingest.common import columns
 from lostflops.ingest.formats.kineto import reader as kineto
 from lostflops.store.run import Run
 from lostflops.store.spread import worker_process
@@ -200,6 +203,40 @@ def test_a_full_disk_is_not_blamed_on_a_source(folder: Path, tmp_path: Path, mon
     _fail_for(monkeypatch, {"rank0.json"}, OSError(28, "No space left on device"))
     with pytest.raises(LostflopsError, match="No space left on device"):
         ingest([folder], tmp_path / "run", workers=1)
+
+
+def test_a_disk_that_fails_is_not_blamed_on_a_source(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error of a file that is open already has no name: it would look like an error of the source."""
+    trace(folder, 1)
+    fsync, calls = os.fsync, count()
+
+    def fail(handle: int) -> None:
+        if next(calls) == 3:  # of a file of the second rank
+            raise OSError(5, "Input/output error")
+        fsync(handle)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", fail)
+        with pytest.raises(LostflopsError, match=r"Input/output error: \S+\.parquet"):
+            ingest([folder], tmp_path / "run", workers=1)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_disk_that_is_full_for_spilled_rows_is_not_blamed_on_a_source(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trace(folder, 1)
+    monkeypatch.setattr(columns, "PIECE_ROWS", 1)
+    with (
+        Path("/dev/full").open("r+b", buffering=0) as full,
+        monkeypatch.context() as patch,
+        pytest.raises(LostflopsError, match="No space left on device"),
+    ):
+        patch.setattr(columns.tempfile, "TemporaryFile", lambda **_: full)
+        ingest([folder], tmp_path / "run", workers=1)
+    assert not (tmp_path / "run").exists()
 
 
 def test_an_error_of_the_progress_report_is_not_blamed_on_a_source(folder: Path, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,8 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
 from tests.integration import faults, kill_harness  # noqa: E402 - found by the path above
-from tests.integration.faults import ERRORS, KILLS, Fault, Forks  # noqa: E402
+from tests.integration.fault_subjects import SUBJECTS, Subject  # noqa: E402
+from tests.integration.faults import ERRORS, KILLS, Ended, Fault, Forks  # noqa: E402
 from tests.made_store import serving  # noqa: E402
 
 
@@ -31,6 +32,7 @@ from tests.made_store import serving  # noqa: E402
 class Tally:
     """Faults of one subject, and what was wrong after them."""
 
+    target: int
     hits: Counter[str] = field(default_factory=Counter)
     """By name of the fault; those whose operation was not reached do not count."""
     inputs: int = 0
@@ -41,6 +43,13 @@ class Tally:
     missed: int = 0
     seconds: float = 0.0
     broken: list[str] = field(default_factory=list)
+
+    @property
+    def is_open(self) -> bool:
+        return self.hits.total() < self.target and self.missed < 100 + self.target
+
+
+FAULTS = {"kills": KILLS, "errors": ERRORS}
 
 
 def moments(kinds: str, which: Sequence[Fault]) -> Iterator[tuple[Fault, int]]:
@@ -55,32 +64,41 @@ def spread(items: Sequence[Any], most: int) -> list[Any]:
     return [items[number * len(items) // most] for number in range(most)]
 
 
-def hit_subject(kind: Any, forks: Forks, which: Sequence[Fault], target: int, first_seed: int = 0) -> Tally:
-    """Hit one subject `target` times."""
-    tally, began, seed = Tally(), time.monotonic(), first_seed
-    while (done := tally.hits.total()) < target and tally.missed < 100 + target:
+def hit_subject(kind: type[Subject], forks: Forks, targets: dict[str, int], first_seed: int = 0) -> dict[str, Tally]:
+    """Hit one subject as often as `targets` say, with one input after the other."""
+    tallies = {what: Tally(target) for what, target in targets.items() if target}
+    seed = first_seed
+    while any(tally.is_open for tally in tallies.values()):
         subject = kind(forks, seed)
         kinds = subject.count()
-        planned = list(moments(kinds, which))
-        chosen = spread(planned, target - done)
-        if not tally.inputs:
-            tally.operations, tally.was_complete = len(kinds), len(chosen) == len(planned)
-        tally.inputs += 1
+        for what, tally in tallies.items():
+            if tally.is_open:
+                hit_input(subject, kinds, FAULTS[what], tally)
         seed += 1
-        for fault, at in chosen:
-            subject.reset()
-            ended = forks.hit(subject.work, fault, at)
-            if not ended.hit:
-                tally.missed += 1
-                continue
-            tally.hits[fault.name] += 1
-            if wrong := judge(subject, ended, fault):
-                tally.broken.append(f"{kind.name}, input {seed - 1}, {fault.name} at {at} ({ended.hit}): {wrong}")
-    tally.seconds = time.monotonic() - began
-    return tally
+    return tallies
 
 
-def judge(subject: Any, ended: Any, fault: Fault) -> str:
+def hit_input(subject: Subject, kinds: str, which: Sequence[Fault], tally: Tally) -> None:
+    """Hit the operations of one input, whose kinds are given."""
+    began, planned = time.monotonic(), list(moments(kinds, which))
+    chosen = spread(planned, tally.target - tally.hits.total())
+    if not tally.inputs:
+        tally.operations, tally.was_complete = len(kinds), len(chosen) == len(planned)
+    tally.inputs += 1
+    for fault, at in chosen:
+        subject.reset()
+        ended = subject.forks.hit(subject.work, fault, at)
+        if not ended.hit:
+            tally.missed += 1
+            continue
+        tally.hits[fault.name] += 1
+        if wrong := judge(subject, ended, fault):
+            about = f"{subject.name}, input {subject.seed}, {fault.name} at {at} ({ended.hit})"
+            tally.broken.append(f"{about}: {wrong}")
+    tally.seconds += time.monotonic() - began
+
+
+def judge(subject: Subject, ended: Ended, fault: Fault) -> str:
     if fault in KILLS and ended.signal != 9:
         return f"it was to be killed, but ended with {ended.signal} {ended.error}"
     if fault not in KILLS and ended.signal:
@@ -92,21 +110,20 @@ def judge(subject: Any, ended: Any, fault: Fault) -> str:
 
 
 def hit_all(folder: Path, names: Sequence[str], kills: int, errors: int, seed: int) -> dict[str, dict[str, Tally]]:
-    from tests.integration.fault_subjects import SUBJECTS
-
     place = folder / "place"
     forks = Forks(place)
     chosen = [kind for kind in SUBJECTS if not names or kind.name in names]
-    shares = {"kills": sum(kind.share for kind in chosen), "errors": sum(kind.error_share for kind in chosen)}
+    all_kills, all_errors = sum(kind.share for kind in chosen), sum(kind.error_share for kind in chosen)
     found: dict[str, dict[str, Tally]] = {}
     with faults.own_places(place):
         for kind in chosen:
-            for what, which, target in (("kills", KILLS, kills), ("errors", ERRORS, errors)):
-                share = kind.share if what == "kills" else kind.error_share
-                if part := round(target * share / shares[what]):
-                    tally = hit_subject(kind, forks, which, part, seed)
-                    found.setdefault(kind.name, {})[what] = tally
-                    print(describe(kind.name, what, tally), flush=True)
+            targets = {
+                "kills": round(kills * kind.share / all_kills),
+                "errors": round(errors * kind.error_share / all_errors),
+            }
+            found[kind.name] = hit_subject(kind, forks, targets, seed)
+            for what, tally in found[kind.name].items():
+                print(describe(kind.name, what, tally), flush=True)
     return found
 
 
@@ -177,7 +194,7 @@ def main() -> int:
                 return start_with_library(Path(folder), library, endpoint, sys.argv[1:])
     found = hit_all(chosen.folder, chosen.subject, chosen.kills, chosen.errors, chosen.seed)
     if chosen.json is not None:
-        data = {name: {what: asdict(tally) for what, tally in own.items()} for name, own in found.items()}
+        data = {name: {what: vars(tally) for what, tally in own.items()} for name, own in found.items()}
         chosen.json.write_text(json.dumps(data, indent=1))
     return 1 if any(tally.broken for own in found.values() for tally in own.values()) else 0
 

@@ -1,8 +1,9 @@
-"""`kill -9` and Ctrl-C at any moment of an ingest: the run is the old one or the new one, and nothing is left over.
+"""`kill -9`, I/O errors and Ctrl-C at any moment: a run is the old one or the new one, and nothing is left over.
 
-200 kills: pytest -m slow tests/integration/test_kill.py
+At scale: python tests/integration/fault_matrix.py --kills 10000 --errors 2000 --real 300
 """
 
+import json
 import os
 import signal
 import subprocess
@@ -13,55 +14,64 @@ from pathlib import Path
 import pytest
 
 from lostflops.ingest import ingest
-from tests.integration import kill_harness
+from tests.integration import faults, kill_harness
 from tests.integration.kill_harness import Scene, living, wait_for, write_trace
 
-SCENES = pytest.mark.parametrize("make", [kill_harness.new_run, kill_harness.existing_run], ids=["new", "existing"])
-LONG = 60_000
-"""Events that take a few seconds to ingest."""
+LONG = 30_000
+"""Events that take a second or more to ingest."""
+MATRIX = Path(__file__).with_name("fault_matrix.py")
+CHEAP = ("manifest", "predictions", "small files", "collector")
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = faults.build(tmp_path_factory.mktemp("library")) if sys.platform == "linux" else None
+    return made or pytest.skip("faults need Linux and a C compiler")
 
 
 @pytest.mark.parametrize(
-    ("make", "kills"),
+    ("names", "kills", "errors"),
     [
-        pytest.param(kill_harness.existing_run, 6, marks=pytest.mark.slow),
-        pytest.param(kill_harness.existing_run, 100, marks=pytest.mark.slow),
-        pytest.param(kill_harness.new_run, 100, marks=pytest.mark.slow),
+        (("existing run", "ledgers on open", *CHEAP), 90, 30),
+        pytest.param((), 1500, 800, marks=pytest.mark.slow),
     ],
+    ids=["some", "every operation"],
 )
-def test_killed_at_random_moments(make: Callable[[Path], Scene], kills: int, tmp_path: Path) -> None:
-    tally = kill_harness.kill_at_random(make(tmp_path), kills)
-    assert tally.broken == []
-    assert tally.ends.total() == kills
-    assert tally.ends["old"] > 0
-
-
-@pytest.mark.parametrize(
-    "make",
-    [pytest.param(kill_harness.new_run, marks=pytest.mark.slow), kill_harness.existing_run],
-    ids=["new", "existing"],
-)
-def test_killed_before_the_last_file_operations(make: Callable[[Path], Scene], tmp_path: Path) -> None:
-    """The commit is among them."""
-    scene = make(tmp_path)
-    count = kill_harness.count_operations(scene, workers=1)
-    tally = kill_harness.kill_before_operations(scene, range(max(0, count - 8), count))
-    assert tally.broken == []
-    assert set(tally.ends) == {"old", "new"}
+def test_faults_at_file_operations(
+    library: Path, tmp_path: Path, names: tuple[str, ...], kills: int, errors: int
+) -> None:
+    """Nothing is broken after a kill or an I/O error, and the faults did hit."""
+    pytest.importorskip("moto", reason="moto is not installed")
+    words = [word for name in names for word in ("--subject", name)]
+    command = [sys.executable, str(MATRIX), "--kills", str(kills), "--errors", str(errors)]
+    done = subprocess.run(
+        [*command, *words, "--json", str(tmp_path / "faults.json")], check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads((tmp_path / "faults.json").read_text())
+    assert set(names) <= set(found)
+    for what, asked in (("kills", kills), ("errors", errors)):
+        hits = [sum(own[what]["hits"].values()) for own in found.values()]
+        assert min(hits) > 0
+        assert asked * 0.9 < sum(hits) < asked * 1.1
+    assert all(own["kills"]["was_complete"] for name, own in found.items() if name in CHEAP)
 
 
 @pytest.mark.slow
-@SCENES
-def test_killed_before_every_file_operation(make: Callable[[Path], Scene], tmp_path: Path) -> None:
+@pytest.mark.parametrize("make", [kill_harness.new_run, kill_harness.existing_run], ids=["new", "existing"])
+def test_killed_from_outside(make: Callable[[Path], Scene], library: Path, tmp_path: Path) -> None:
+    """The ingest has workers, and all of them are killed."""
     scene = make(tmp_path)
-    count = kill_harness.count_operations(scene, workers=1)
-    assert kill_harness.kill_before_operations(scene, range(count)).broken == []
+    for tally in (kill_harness.kill_at_operations(scene, 20, library), kill_harness.kill_at_random(scene, 20)):
+        assert tally.broken == []
+        assert tally.ends.total() == 20
+        assert tally.ends["old"] > 0
 
 
 @pytest.fixture(scope="module")
 def long_sources(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
     folder = tmp_path_factory.mktemp("traces")
-    return tuple(str(write_trace(folder / f"r{rank}.json", rank, LONG)) for rank in range(8))
+    return tuple(str(write_trace(folder / f"r{rank}.json", rank, LONG)) for rank in range(6))
 
 
 def test_workers_end_with_their_parent(long_sources: tuple[str, ...], tmp_path: Path) -> None:
@@ -76,8 +86,16 @@ def test_workers_end_with_their_parent(long_sources: tuple[str, ...], tmp_path: 
             os.kill(left, signal.SIGKILL)
 
 
-@pytest.mark.parametrize("existed", [False, True], ids=["no folder before", "a run before"])
-@pytest.mark.parametrize("seconds", [0.0, 0.3, 0.8])
+@pytest.mark.parametrize(
+    ("existed", "seconds"),
+    [
+        (False, 0.3),
+        *(
+            pytest.param(existed, seconds, marks=pytest.mark.slow)
+            for existed, seconds in ((False, 0.0), (False, 0.8), (True, 0.0), (True, 0.3), (True, 0.8))
+        ),
+    ],
+)
 def test_ctrl_c_leaves_nothing(long_sources: tuple[str, ...], tmp_path: Path, existed: bool, seconds: float) -> None:
     """SIGINT goes to the whole group, as a terminal sends it."""
     out, scratch = tmp_path / "run", tmp_path / "scratch"

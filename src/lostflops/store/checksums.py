@@ -18,6 +18,7 @@ from isal import isal_zlib
 from lostflops.core.errors import BrokenRun
 from lostflops.core.units import pluralise
 from lostflops.store.manifest import DataFile, Manifest
+from lostflops.store.places import naming
 
 _PIECE: Final = 1 << 20
 _SETTLED_NS: Final = 2 * 10**9
@@ -28,7 +29,7 @@ _computed: dict[tuple[str, int, int, int, int], int] = {}
 
 def checksum_of_file(path: Path) -> int:
     """Return the CRC-32 of a file; it is computed again only if the file changed."""
-    with path.open("rb", buffering=0) as file:
+    with naming(path), path.open("rb", buffering=0) as file:
         found = os.fstat(file.fileno())
         key = str(path), found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
         if key in _computed:

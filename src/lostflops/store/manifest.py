@@ -21,7 +21,7 @@ from lostflops.collect.capture import FOLDER
 from lostflops.core.errors import BrokenRun, NotARun, RunError, RunTooNew
 from lostflops.core.limits import LARGEST_MANIFEST
 from lostflops.core.units import format_bytes
-from lostflops.store.places import Address, unsafe
+from lostflops.store.places import Address, naming, unsafe
 from lostflops.store.seals import UNSEALED, is_seal_broken, seal
 from lostflops.store.tables import SCHEMA_VERSION, TABLES
 
@@ -175,7 +175,7 @@ def save(folder: Path, manifest: Manifest) -> None:
     """Replace the manifest in one step; the data it names must be on disk already."""
     text = encode_manifest(manifest)
     temporary = folder / f".{FILE_NAME}.new"
-    with temporary.open("wb") as file:
+    with naming(temporary), temporary.open("wb") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
@@ -187,6 +187,7 @@ def make_durable(folder: Path) -> None:
     """Flush the entries of a folder, so that new and renamed files in it last."""
     directory = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(directory)
+        with naming(folder):
+            os.fsync(directory)
     finally:
         os.close(directory)

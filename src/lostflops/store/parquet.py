@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lostflops.core.limits import MOST_LANES
+from lostflops.store.places import naming
 from lostflops.store.tables import EVENTS, Column, TableSchema
 
 _GLOB = re.compile(r"([*?\[])")
@@ -329,5 +330,5 @@ def _literal(value: int | str | None) -> str:
 
 
 def _make_durable(path: Path) -> None:
-    with path.open("rb") as file:
+    with naming(path), path.open("rb") as file:
         os.fsync(file.fileno())

@@ -9,6 +9,8 @@ from __future__ import annotations
 import errno
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -77,6 +79,17 @@ def remote(place: str | Place) -> Address | None:
 def place_of(text: str | Path) -> Place:
     """Return the address if `remote` finds one, otherwise the path as it is."""
     return remote(text) or Path(text)
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Give errors of a file its name: the system gives none to errors of a file that is open already."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is not None or error.errno is None:
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from None
 
 
 def cache_folder() -> Path:

@@ -19,7 +19,7 @@ from lostflops.account.ledger.windows import choose
 from lostflops.store.commit import RANKS_PER_FILE, RunWriter
 from lostflops.store.derived import account_code, data_digest, digest_inputs
 from lostflops.store.manifest import DataFile, Manifest
-from lostflops.store.places import Place
+from lostflops.store.places import Place, naming
 from lostflops.store.remote_commit import writer_of
 from lostflops.store.run import Run
 from lostflops.store.spread.engines import ChosenEngine
@@ -91,7 +91,7 @@ def _store(writer: RunWriter, files: dict[str, list[DataFile]], made: Iterable[D
     for one in made:
         path = writer.staging / one.table / one.name
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("wb") as file:
+        with naming(path), path.open("wb") as file:
             file.write(one.data)
             file.flush()
             os.fsync(file.fileno())

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import IO, Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from lostflops.store.parts import PIECE_ROWS
+from lostflops.store.places import naming
 
 NULL: Final = -(1 << 63)
 """Null in an int64 column, until it is written."""
@@ -154,8 +156,10 @@ class Spool:
     def _spill(self, columns: Columns) -> None:
         if self._file is None:
             self._file = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115 - it lives as long as the spool
-        for name in self._dtypes:
-            columns[name].tofile(self._file)
+        with naming(Path(self._folder or tempfile.gettempdir())):
+            for name in self._dtypes:
+                self._file.write(columns[name].data.cast("B"))  # numpy's tofile does not say why it failed
+            self._file.flush()
         self._sizes.append(self._pending_rows)
         self._pending, self._pending_rows = [], 0
 

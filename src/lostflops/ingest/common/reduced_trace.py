@@ -25,6 +25,7 @@ from lostflops._version import __version__
 from lostflops.core.errors import BrokenSource
 from lostflops.ingest.common.reader import RankRows, ReadTask
 from lostflops.store.parts import PartFile
+from lostflops.store.places import naming
 from lostflops.store.tables import (
     COLLECTIVES,
     EVENTS,
@@ -192,7 +193,7 @@ def _is_plain(info: zipfile.ZipInfo) -> bool:
 
 def _extract(path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo, target: Path) -> None:
     try:
-        with archive.open(member) as source, target.open("wb") as file:
+        with archive.open(member) as source, naming(target), target.open("wb") as file:
             shutil.copyfileobj(source, file, 1 << 20)
     except _NO_ZIP as error:
         raise _build_error(path, f"{member.filename} is damaged: {error}") from None

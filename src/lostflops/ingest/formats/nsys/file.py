@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from lostflops.core.errors import BrokenSource
 from lostflops.ingest.common.byte_stream import ByteStream
+from lostflops.store.places import naming
 
 MAGIC: Final = b"SQLite format 3\0"
 ROWS_AT_ONCE: Final = 50_000
@@ -125,8 +126,10 @@ def open_export(path: Path, stream: ByteStream | None = None, folder: str | None
     with tempfile.NamedTemporaryFile(dir=folder, suffix=".sqlite") as unpacked:
         stream = stream or ByteStream(path)
         for block in stream.blocks():
-            unpacked.write(block)
-        unpacked.flush()
+            with naming(Path(unpacked.name)):
+                unpacked.write(block)
+        with naming(Path(unpacked.name)):
+            unpacked.flush()
         if stream.problem is not None:
             raise BrokenSource(f"{path}: {stream.problem}. Copy or compress it again.")
         with _connect_sqlite(Path(unpacked.name), path) as export:
