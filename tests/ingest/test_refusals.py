@@ -229,13 +229,10 @@ def test_a_disk_that_is_full_for_spilled_rows_is_not_blamed_on_a_source(
 ) -> None:
     trace(folder, 1)
     monkeypatch.setattr(columns, "PIECE_ROWS", 1)
-    with (
-        Path("/dev/full").open("r+b", buffering=0) as full,
-        monkeypatch.context() as patch,
-        pytest.raises(LostflopsError, match="No space left on device"),
-    ):
+    with Path("/dev/full").open("r+b", buffering=0) as full, monkeypatch.context() as patch:
         patch.setattr(columns.tempfile, "TemporaryFile", lambda **_: full)
-        ingest([folder], tmp_path / "run", workers=1)
+        with pytest.raises(LostflopsError, match="No space left on device"):
+            ingest([folder], tmp_path / "run", workers=1)
     assert not (tmp_path / "run").exists()
 
 
