@@ -13,6 +13,7 @@ import pytest
 
 from lostflops.collect.capture import rank_file
 from tests.collect.jobs import PYTHON, dropped, finish, frames_of, plain_environment, recorded, records, started
+from tests.integration.faults import ERRORS, Fault, build, preload
 
 pytest.importorskip("torch")
 
@@ -114,6 +115,24 @@ def assert_trains(out: Path, capture: Path, losses: str, **settings: str) -> flo
 def test_a_full_disk(tmp_path: Path, small_disk: Path, losses: str) -> None:
     (small_disk / "filler").write_bytes(bytes(56 << 10))
     assert_trains(tmp_path, small_disk / "capture", losses, steps="20:3")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", ERRORS, ids=lambda fault: fault.name)
+@pytest.mark.parametrize("at", [1, 2, 3])
+def test_an_error_of_the_disk(tmp_path: Path, losses: str, fault: Fault, at: int) -> None:
+    """The folder, the file or the first records cannot be written; what is lost later is counted."""
+    library = build(tmp_path)
+    if library is None:
+        pytest.skip("there is no C compiler")
+    capture = tmp_path / "capture"
+    environment = plain_environment(ZOO_PAUSE="0.03", **preload(library, fault, at, capture))
+    done = finish([*TRAIN, str(tmp_path), "plain"], recorded(capture, environment))
+    assert (done.code, done.stdout, done.stderr) == (0, b"", b"")
+    assert (tmp_path / "plain.0").read_text() == losses
+    steps = len(records(capture, "step"))
+    if steps:
+        assert steps + dropped(capture) >= 50
 
 
 @pytest.mark.slow

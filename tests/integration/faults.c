@@ -2,7 +2,7 @@
  *
  * It counts the operations that change or persist files below some folders, in a process and the children that it
  * forks. At the operation of a given number it kills the process, or lets the operation fail. Python calls faults_arm
- * through ctypes. A program that is started anew is armed by the environment: LOSTFLOPS_FAULTS is "AT ACTION FOLDER",
+ * through ctypes. A program that is started anew is armed by the environment: LOSTFLOPS_FAULTS is "AT ACTION ERROR FOLDER",
  * and LOSTFLOPS_FAULTS_COUNTER is a file of the size of `struct counters` that all processes share.
  */
 #define _GNU_SOURCE
@@ -69,7 +69,7 @@ __attribute__((constructor)) static void begin(void) {
     if (shared == MAP_FAILED) abort();
     if (file >= 0) ((int (*)(int))next("close"))(file);
     int length = 0;
-    if (words && sscanf(words, "%ld %d %n", &armed_at, &action, &length) == 2 && length) {
+    if (words && sscanf(words, "%ld %d %d %n", &armed_at, &action, &code, &length) == 3 && length) {
         snprintf(folder, sizeof folder, "%s", words + length);
         folder_length = strlen(folder);
     }

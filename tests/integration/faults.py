@@ -50,6 +50,7 @@ class Fault:
         return not self.kinds or kind in self.kinds
 
 
+COUNTED = Fault("count", COUNT)
 KILLED = Fault("kill", KILL)
 KILLED_IN_WRITE = Fault("kill in a write", TORN, kinds=WRITE)
 NO_SPACE = Fault("ENOSPC", FAIL, errno.ENOSPC, _ALLOCATING)
@@ -69,6 +70,11 @@ def build(folder: Path) -> Path | None:
     made = folder / "faults.so"
     subprocess.run([compiler, "-O1", "-Wall", "-Werror", "-shared", "-fPIC", "-o", made, SOURCE, "-ldl"], check=True)
     return made
+
+
+def preload(library: Path, fault: Fault, at: int, folder: Path) -> dict[str, str]:
+    """Return the environment in which a program, and all that it starts, meets a fault below a folder."""
+    return {"LD_PRELOAD": str(library), "LOSTFLOPS_FAULTS": f"{at} {fault.action} {fault.code} {folder}"}
 
 
 @dataclass(frozen=True)
@@ -126,7 +132,7 @@ class Forks:
 
     def count(self, do: Callable[[], Any]) -> str:
         """Return the kinds of all operations of `do`, a letter each."""
-        ended = self._fork(do, Fault("count", COUNT), -1)
+        ended = self._fork(do, COUNTED, -1)
         assert ended.is_ok, (ended.signal, ended.error, ended.stderr)
         assert ended.seen < _MOST_SEEN
         return self._library.faults_kinds()[: ended.seen].decode()

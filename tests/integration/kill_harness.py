@@ -25,7 +25,7 @@ from lostflops.ingest import ingest
 from lostflops.store.manifest import FILE_NAME, load
 from lostflops.store.run import Run
 from lostflops.store.tables import TABLES
-from tests.integration.faults import COUNTERS
+from tests.integration import faults
 
 SOURCE = str(Path(lostflops.__file__).parents[1])
 _INGEST = """
@@ -244,14 +244,10 @@ def kill_at_operations(scene: Scene, kills: int, library: Path, seed: int = 0) -
 def _counted(scene: Scene, library: Path) -> Iterator[tuple[subprocess.Popen[bytes], Callable[[], int]]]:
     """Start an ingest; yield it, and how many operations its processes have begun."""
     counter = scene.folder / "counter"
-    counter.write_bytes(bytes(COUNTERS))
-    with counter.open("rb") as file, mmap.mmap(file.fileno(), COUNTERS, prot=mmap.PROT_READ) as shared:
-        environment = {
-            "LD_PRELOAD": str(library),
-            "LOSTFLOPS_FAULTS": f"-1 0 {scene.out}",
-            "LOSTFLOPS_FAULTS_COUNTER": str(counter),
-        }
-        with scene.start(**environment) as process:
+    counter.write_bytes(bytes(faults.COUNTERS))
+    with counter.open("rb") as file, mmap.mmap(file.fileno(), faults.COUNTERS, prot=mmap.PROT_READ) as shared:
+        environment = faults.preload(library, faults.COUNTED, -1, scene.out)
+        with scene.start(**environment, LOSTFLOPS_FAULTS_COUNTER=str(counter)) as process:
             yield process, lambda: int.from_bytes(shared[:8], sys.byteorder)
 
 
