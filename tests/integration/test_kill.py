@@ -13,7 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from lostflops.collect.capture import WindowRequest
+from lostflops.collect.window_plan import publish
 from lostflops.ingest import ingest
+from lostflops.predict.costs.calibration import Calibration, write_calibration
 from tests.integration import faults, kill_harness
 from tests.integration.kill_harness import Scene, living, wait_for, write_trace
 
@@ -55,6 +58,16 @@ def test_faults_at_file_operations(
         assert min(hits) > 0
         assert asked * 0.9 < sum(hits) < asked * 1.1
     assert all(own["kills"]["was_complete"] for name, own in found.items() if name in CHEAP)
+
+
+def test_a_small_file_that_cannot_be_written_leaves_no_part(tmp_path: Path) -> None:
+    (tmp_path / "cluster.json").mkdir()
+    with pytest.raises(OSError, match="directory"):
+        write_calibration(Calibration(), tmp_path / "cluster.json")
+    (tmp_path / "0001.json").mkdir()
+    with pytest.raises(OSError, match="directory"):
+        publish(tmp_path / "0001.json", WindowRequest(1, 1, 1))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["0001.json", "cluster.json"]
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ from lostflops.ingest import ingest
 from lostflops.predict.whatif.predictions import StoredPrediction, find, load_predictions
 from lostflops.predict.whatif.score import list_predictions, score, step_times
 from lostflops.predict.whatif.whatif import whatif
+from lostflops.store.commit import RunWriter
 from lostflops.store.run import Run
 from lostflops.store.seals import UNSEALED, seal
 from lostflops.testing import SyntheticCluster
@@ -123,6 +124,21 @@ def test_found_by_the_index_beside_or_as_told(folder: Path, tmp_path: Path) -> N
         find(kept, [folder / "new"])
     with pytest.raises(UsageError, match="is not a prediction id"):
         find("../../etc", [folder])
+
+
+def test_what_a_killed_writer_left_is_removed_and_hides_nothing(folder: Path, tmp_path: Path) -> None:
+    run, index = folder / "old", tmp_path / "state" / "lostflops" / "predictions.jsonl"
+    index.parent.mkdir(parents=True)
+    index.write_text('{"id":"p-00000000","run":"/half a li')
+    draft = run / "predictions" / ".p-00000000.json.1"
+    draft.parent.mkdir()
+    draft.write_text("{")
+    assert find(asked(run), [])[1] == run
+    assert not draft.exists()
+    draft.write_text("{")
+    with RunWriter(run):
+        pass
+    assert not draft.exists()
 
 
 def test_a_run_that_moved_is_found_where_it_is_now(folder: Path) -> None:
