@@ -89,7 +89,7 @@ def started(words: list[str], environment: dict[str, str], **more: Any) -> Itera
 def finish(words: list[str], environment: dict[str, str]) -> None:
     done = subprocess.run([*PROGRAM, *words], env=environment, capture_output=True, text=True, check=False)
     if done.returncode != 0 or "Traceback" in done.stderr:
-        raise SystemExit(f"lostflops {words[0]} ended with {done.returncode}: {done.stderr[-2000:]}")
+        raise SystemExit(f"lostflops {words[0]} ended with {done.returncode}: {(done.stdout + done.stderr)[-2000:]}")
 
 
 def count_descriptors(root: int) -> int:
@@ -126,7 +126,7 @@ class Soak:
 
     def play(self, server: str, token: str) -> None:
         """One round."""
-        finish(["snap", str(self.folder / "job"), "--steps", "1", "--timeout", "120"], self.environment)
+        finish(["snap", str(self.folder / "job"), "--steps", "1"], self.environment)
         again = self.folder / "again"
         finish(["ingest", str(self.folder / "job" / "capture"), "-o", str(again), "--workers", "2"], self.environment)
         finish(["verify", str(again)], self.environment)
@@ -138,6 +138,7 @@ class Soak:
             with urllib.request.urlopen(asked, timeout=60) as answer:
                 answer.read()
         self.rounds += 1
+        print(f"round {self.rounds}", file=sys.stderr, flush=True)
 
     def run(self, seconds: float) -> None:
         stop, job, quiet = self.folder / "stop", self.folder / "job", subprocess.DEVNULL

@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,9 +24,8 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
 from tests.integration import faults, kill_harness  # noqa: E402 - found by the path above
-from tests.integration.fault_subjects import SUBJECTS, Subject  # noqa: E402
+from tests.integration.fault_subjects import SUBJECTS, Remote, Subject  # noqa: E402
 from tests.integration.faults import ERRORS, KILLS, Ended, Fault, Forks  # noqa: E402
-from tests.made_store import serving  # noqa: E402
 
 
 @dataclass
@@ -58,10 +58,10 @@ def moments(kinds: str, which: Sequence[Fault]) -> Iterator[tuple[Fault, int]]:
 
 
 def spread(items: Sequence[Any], most: int) -> list[Any]:
-    """Return at most that many items, spread evenly over all."""
+    """Return at most that many items, spread evenly over all, with the first and the last."""
     if len(items) <= most:
         return list(items)
-    return [items[number * len(items) // most] for number in range(most)]
+    return [items[number * (len(items) - 1) // max(1, most - 1)] for number in range(most)]
 
 
 def hit_subject(kind: type[Subject], forks: Forks, targets: dict[str, int], first_seed: int = 0) -> dict[str, Tally]:
@@ -153,6 +153,18 @@ def kill_from_outside(folder: Path, library: Path, kills: int, seed: int) -> boo
     return is_whole
 
 
+@contextmanager
+def serving_objects(names: Sequence[str]) -> Iterator[str]:
+    """Serve objects if a subject needs it; the server is slow to import."""
+    if names and Remote.name not in names:
+        yield ""
+        return
+    from tests.made_store import serving
+
+    with serving() as endpoint:
+        yield endpoint
+
+
 def start_with_library(
     folder: Path, library: Path, endpoint: str, words: Sequence[str]
 ) -> subprocess.CompletedProcess[str]:
@@ -190,7 +202,7 @@ def main() -> int:
                 return 2
             if chosen.real and not kill_from_outside(Path(folder), library, chosen.real, chosen.seed):
                 return 1
-            with serving() as endpoint:
+            with serving_objects(chosen.subject) as endpoint:
                 return start_with_library(Path(folder), library, endpoint, sys.argv[1:])
     found = hit_all(chosen.folder, chosen.subject, chosen.kills, chosen.errors, chosen.seed)
     if chosen.json is not None:

@@ -39,7 +39,6 @@ from lostflops.store.tables import DIAGNOSIS
 from lostflops.store.verify import verify
 from tests.integration.faults import Ended, Forks
 from tests.integration.kill_harness import State, leftovers, named_files, state, write_trace
-from tests.made_store import bucket_of
 from tests.store.conftest import HandMadeRun
 
 ONE = ChosenEngine(asked=1)
@@ -271,6 +270,8 @@ class Remote(Subject):
         self.forks.warm(lambda: self._put("older"))
 
     def _make_bucket(self) -> str:
+        from tests.made_store import bucket_of
+
         return bucket_of(os.environ["AWS_ENDPOINT_URL"], f"faults-{self.seed}-{os.getpid()}") / "run"
 
     def _put(self, name: str) -> None:
