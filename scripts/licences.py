@@ -37,6 +37,7 @@ NAMES = {
 }
 # Reviewed by hand: the reason why a distribution may be used although its metadata does not say so.
 REVIEWED = {
+    "atheris": "its file LICENSE is the Apache License 2.0",
     "docutils": "public domain or BSD; the GPL is that of a file for Emacs, which is not installed",
 }
 _CANONICAL = {name.lower(): name for name in ALLOWED} | {name.lower(): licence for name, licence in NAMES.items()}

@@ -42,6 +42,7 @@ WANTED = {
     "dev": [*of_extras("otel", "fast", "s3", "serve"), *of_group("dev")],
     "runtime": of_extras("all"),
     "release": list(of_group("release")),
+    "fuzz": list(of_group("fuzz")),
 }
 
 
