@@ -261,10 +261,21 @@ for _ in ends:
 
 
 def test_a_process_without_a_last_word_loses_no_step_that_ended(tmp_path: Path) -> None:
-    """Its exit functions are not called: of `_exit`, `exec` and SIGKILL, no one lets them."""
+    """Exit functions do not run after `_exit`, `exec` or SIGKILL."""
     environment = recorded(tmp_path, plain_environment(WORLD_SIZE="3", RANK="0"))
     assert finish([PYTHON, "-c", ENDS], environment).code == 0
     for rank in range(3):
         frames = frames_of(rank_file(tmp_path, rank))
         steps = [record["step"] for frame in frames for record in frame.records if record["kind"] == "step"]
         assert steps == list(range(12)), f"rank {rank}"
+
+
+def test_wrapped_functions_of_os_are_still_those_of_os(tmp_path: Path) -> None:
+    program = (
+        "import os, pickle, torch\n"
+        "assert os._exit is not __import__('posix')._exit, 'it is wrapped'\n"
+        "assert pickle.loads(pickle.dumps(os._exit)) is os._exit\n"
+        "assert os.execve in os.supports_fd\n"
+        "os._exit(7)\n"
+    )
+    assert finish([PYTHON, "-c", program], recorded(tmp_path)).code == 7

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
+import threading
 import time
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -95,6 +98,33 @@ def test_a_disk_that_hangs_holds_up_neither_records_nor_the_exit(tmp_path: Path)
     writer.close()
     assert time.monotonic() - began < 8
     assert writer.dropped == 2 * writing.RING
+
+
+def test_a_handler_that_flushes_while_a_step_is_put_does_not_wait_for_ever(tmp_path: Path) -> None:
+    """A signal comes in any line of `put_step`: here the handler is called after each of them."""
+    writer = made(tmp_path)
+
+    def handle(frame: FrameType, event: str, _: Any) -> Any:
+        if event == "line":
+            sys.settrace(None)
+            writer.flush()
+            sys.settrace(handle)
+        return handle
+
+    def put() -> None:
+        sys.settrace(handle)
+        try:
+            for number in range(5):
+                writer.put_step({"number": number})
+        finally:
+            sys.settrace(None)
+
+    training = threading.Thread(target=put, daemon=True)
+    training.start()
+    training.join(60)
+    assert not training.is_alive()
+    writer.close()
+    assert written(tmp_path) == list(range(5))
 
 
 def test_a_folder_that_takes_no_file_makes_a_dead_writer(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -168,6 +168,9 @@ def _flush_before(recorder: Recorder, original: Callable[..., Any]) -> Callable[
             recorder.flush()
         return original(*arguments, **named)
 
+    end.__module__ = "os"  # where it can be found, so that it can be pickled
+    if original in os.supports_fd:
+        os.supports_fd.add(end)
     return end
 
 

@@ -8,6 +8,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import Any, Final
@@ -25,6 +26,24 @@ _LAST_WAIT: Final = 3.0
 """Seconds that an exit waits for the disk."""
 
 
+class _Signal:
+    """A flag to wait for, which the wait takes down.
+
+    An Event has a lock of its own: a handler of a signal that comes while its thread sets one would wait for ever.
+    """
+
+    def __init__(self) -> None:
+        self._is_down = threading.Lock()
+        self._is_down.acquire()
+
+    def set(self) -> None:
+        with suppress(RuntimeError):  # it is set already
+            self._is_down.release()
+
+    def wait(self, seconds: float) -> bool:
+        return self._is_down.acquire(timeout=seconds)
+
+
 class Writer:
     """A thread that writes records from any thread; `chores` are called between frames, on the writer's thread.
 
@@ -39,8 +58,8 @@ class Writer:
         self._own = 0
         self.is_dead = False
         """There is no file to write to, and there will not be one."""
-        self._wake, self._urgent = threading.Event(), threading.Event()
-        self._closing = self._is_writing = False
+        self._wake, self._urgent = _Signal(), _Signal()
+        self._closing = self._is_writing = self._is_hurried = False
         self._thread = threading.Thread(target=self._run, name="lostflops", daemon=True)
 
     def start(self) -> None:
@@ -79,12 +98,17 @@ class Writer:
 
     def flush(self) -> None:
         """Wait until everything is written, as long as the disk answers in time: the process ends without a close."""
-        self.hurry()
+        self._end_wait()
         until = time.monotonic() + _LAST_WAIT
         while (self._ring or self._is_writing) and self._thread.is_alive() and time.monotonic() < until:
             time.sleep(0.001)
 
     def hurry(self) -> None:
+        """Do chores and write, without waiting for the next pause."""
+        self._is_hurried = True
+        self._end_wait()
+
+    def _end_wait(self) -> None:
         self._urgent.set()
         self._wake.set()
 
@@ -93,23 +117,26 @@ class Writer:
             self._file = _open(self._folder, self._rank)
             chores_due = 0.0
             while not self._closing:
-                if self._wait(chores_due):
+                self._wait()
+                self._write()
+                if self._are_chores_due(chores_due):
                     self._chores()
                     chores_due = time.monotonic() + PAUSE
-                self._write()
+                    self._write()
                 self._own = time.thread_time_ns()
             self._write()
             os.close(self._file)
         except Exception:  # noqa: BLE001 - a thread that dies of one would print it among the program's output
             self.is_dead = True
 
-    def _wait(self, chores_due: float) -> bool:
-        """Wait until there is something to write or to do; return whether chores are due."""
+    def _wait(self) -> None:
+        """Wait until there is something to write or to do."""
         if not self._urgent.wait(STEP_PAUSE):
-            self._wake.wait(PAUSE - STEP_PAUSE)
-        is_due = self._urgent.is_set() or time.monotonic() >= chores_due
-        self._urgent.clear()
-        self._wake.clear()
+            self._wake.wait(max(PAUSE - STEP_PAUSE, 0))
+
+    def _are_chores_due(self, due: float) -> bool:
+        is_due = self._is_hurried or time.monotonic() >= due
+        self._is_hurried = False
         return is_due and not self._closing
 
     def _write(self) -> None:
