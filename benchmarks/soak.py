@@ -73,7 +73,7 @@ class Series:
 
 @contextmanager
 def started(words: list[str], environment: dict[str, str], **more: Any) -> Iterator[subprocess.Popen[str]]:
-    """A program that is ended afterwards, by Ctrl-C if it does not end by itself."""
+    """A program that is ended afterwards, by SIGTERM if it does not end by itself."""
     process = subprocess.Popen([*PROGRAM, *words], env=environment, text=True, start_new_session=True, **more)
     try:
         yield process
@@ -196,6 +196,7 @@ def main() -> int:
         options.json.write_text(json.dumps(summary, indent=1))
     if soak.rounds < FEWEST:
         print(f"only {soak.rounds} rounds: too few for a trend", file=sys.stderr)
+        return 2
     return 1 if soak.leaks() else 0
 
 

@@ -70,9 +70,9 @@ def is_allowed(expression: str) -> bool:
     """Return whether all licences of an SPDX expression are allowed, or one of alternatives."""
     if "(" in expression and " OR " in expression:  # nested: read by a person
         return _CANONICAL.get(expression.lower()) is not None
-    joined = any if " OR " in expression else all
-    parts = [expression] if expression.lower() in _CANONICAL else re.split(r" AND | OR ", expression)
-    return joined(part.lower() in _CANONICAL for part in parts)
+    if expression.lower() in _CANONICAL:
+        return True
+    return any(all(part.lower() in _CANONICAL for part in one.split(" AND ")) for one in expression.split(" OR "))
 
 
 def problems(installed: Iterator[Distribution], names: set[str]) -> list[str]:

@@ -32,6 +32,10 @@ def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Written:
         ({"memory.max": "1000\n", "memory.current": "400\n"}, 600),
         ({"memory.max": "1000\n", "memory.current": "990\n", "memory.stat": "anon 90\ninactive_file 700\n"}, 710),
         ({"memory.max": "1000\n", "memory.current": "1001\n"}, 0),
+        (
+            {"memory.max": "1000\n", "memory.current": "990\n", "memory.stat": "active_file 60\nslab_reclaimable 7\n"},
+            77,
+        ),
         ({}, 9216),
     ],
 )
@@ -42,6 +46,13 @@ def test_files_in_the_memory_of_a_container_make_room(
     kernel({"info": "MemTotal:       20 kB\nMemAvailable:    9 kB\n"})
     kernel({f"{group}/{name}": text for name, text in files.items()})
     assert resources.free_memory() == free
+
+
+def test_containers_of_the_first_version_of_control_groups(kernel: Written, tmp_path: Path) -> None:
+    (tmp_path / "cgroup/memory/job").mkdir(parents=True)
+    kernel({"own": "5:cpu,cpuacct:/job\n4:memory:/job\n0::/\n", "info": "MemAvailable:    9 kB\n"})
+    kernel({"cgroup/memory/job/memory.limit_in_bytes": "4096\n", "cgroup/memory/job/memory.usage_in_bytes": "96\n"})
+    assert (resources.free_memory(), resources.total_memory()) == (4000, 4096)
 
 
 def test_free_memory_is_unknown_where_the_system_does_not_say(kernel: Written) -> None:

@@ -48,9 +48,6 @@ def fuzz_here(name: str, arguments: list[str]) -> None:
         from lostflops.ingest.formats.op_trace import reader as op_trace
         from tests.fuzz.targets import TARGETS
 
-        if name in ("scan", "compiled"):
-            pass
-
     vars(byte_stream)["ThreadPoolExecutor"] = _AtOnce
     vars(op_trace)["duckdb"] = _OneDatabase(vars(op_trace)["duckdb"])
     target = TARGETS[name]
@@ -160,7 +157,8 @@ def keep(name: str, corpus: Path) -> None:
     from tests.fuzz.targets import TARGETS
 
     with tempfile.TemporaryDirectory(prefix="lostflops-fuzz-") as folder:
-        _start_child(name, ["-merge=1", folder, str(corpus / name)])
+        if _start_child(name, ["-merge=1", folder, str(corpus / name)]).returncode:
+            raise SystemExit(f"{name}: the corpus could not be merged; the kept one stays as it is")
         known = {*TARGETS[name].seeds(), *(path.read_bytes() for path in found_inputs(name))}
         fresh = sorted({path.read_bytes() for path in Path(folder).iterdir()} - known, key=lambda one: (len(one), one))
     CORPUS.mkdir(exist_ok=True)

@@ -11,6 +11,10 @@ _CGROUPS: Final = Path("/sys/fs/cgroup")
 _OWN_CGROUP: Final = Path("/proc/self/cgroup")
 _VMSTAT: Final = Path("/proc/vmstat")
 _MEMINFO: Final = Path("/proc/meminfo")
+# Files of control groups, version 2 and version 1.
+_LIMITS: Final = ("memory.max", "memory.limit_in_bytes")
+_USED: Final = ("memory.current", "memory.usage_in_bytes")
+_CACHES: Final = ("inactive_file", "active_file", "slab_reclaimable")
 
 
 def count_cores() -> int:
@@ -19,21 +23,21 @@ def count_cores() -> int:
 
 def total_memory() -> int:
     """Return the bytes that processes of this container may use, whatever is used already."""
-    limits = [limit for folder in _own_cgroups() if (limit := _read_number(folder / "memory.max")) is not None]
+    limits = [limit for folder in _own_cgroups() if (limit := _read_first(folder, _LIMITS)) is not None]
     return min([*limits, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")])
 
 
 def free_memory() -> int | None:
     """Return the bytes that are free, within the container if there is one; None if unknown.
 
-    The kernel counts cached files as used by a container, but they make room when it is needed, so they are added.
+    The kernel counts caches as used by a container, but they make room when it is needed, so they are added.
     """
     kilobytes = _read_field(_MEMINFO, "MemAvailable:")
     free = [] if kilobytes is None else [1024 * kilobytes]
     for folder in _own_cgroups():
-        most, used = _read_number(folder / "memory.max"), _read_number(folder / "memory.current")
+        most, used = _read_first(folder, _LIMITS), _read_first(folder, _USED)
         if most is not None and used is not None:
-            cached = _read_field(folder / "memory.stat", "inactive_file") or 0
+            cached = sum(_read_field(folder / "memory.stat", name) or 0 for name in _CACHES)
             free.append(max(most - used + cached, 0))
     return min(free, default=None)
 
@@ -57,16 +61,19 @@ def private_memory(process: int | str = "self") -> int:
 
 
 def _own_cgroups() -> list[Path]:
-    """Return the control groups (version 2) of this process, from its own to the root."""
+    """Return the control groups of this process that limit memory, from its own to the root, of both versions."""
     try:
         lines = _OWN_CGROUP.read_text().splitlines()
     except OSError:
         return []
-    own = next((line.removeprefix("0::") for line in lines if line.startswith("0::")), None)
-    if own is None:
-        return []
-    folder = _CGROUPS / own.lstrip("/")
-    return [one for one in (folder, *folder.parents) if one == _CGROUPS or _CGROUPS in one.parents]
+    found: list[Path] = []
+    for line in lines:
+        _, controllers, own = line.split(":", 2)
+        if controllers in ("", "memory"):
+            root = _CGROUPS / controllers
+            folder = root / own.lstrip("/")
+            found += [one for one in (folder, *folder.parents) if one == root or root in one.parents]
+    return found
 
 
 def _read_field(path: Path, name: str) -> int | None:
@@ -78,7 +85,8 @@ def _read_field(path: Path, name: str) -> int | None:
     return None
 
 
-def _read_number(path: Path) -> int | None:
-    with suppress(OSError, ValueError):  # `max` is no limit
-        return int(path.read_text())
+def _read_first(folder: Path, names: tuple[str, ...]) -> int | None:
+    for name in names:
+        with suppress(OSError, ValueError):  # `max` is no limit
+            return int((folder / name).read_text())
     return None

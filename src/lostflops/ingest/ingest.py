@@ -41,7 +41,7 @@ from lostflops.ingest.tasks import TaskOutcome
 from lostflops.store.commit import DATA, RunWriter
 from lostflops.store.derived import carry_over
 from lostflops.store.manifest import DataFile, Manifest, Source
-from lostflops.store.memory_limit import not_enough_memory
+from lostflops.store.memory_limit import asking
 from lostflops.store.objects import objects_of
 from lostflops.store.parquet import ParquetWriter
 from lostflops.store.places import Place, place_of
@@ -87,7 +87,8 @@ def ingest(
 
     def attempt(refused: Mapping[str, SourceError]) -> IngestSummary:
         run = writer_of(out, is_early=is_early)
-        return _ingest(sources, run, spread, replace, progress=guarded, refused=refused)
+        with asking():
+            return _ingest(sources, run, spread, replace, progress=guarded, refused=refused)
 
     try:
         try:
@@ -101,8 +102,6 @@ def ingest(
     except OSError as error:
         what = f"{error.strerror or error}: {error.filename or out}"
         raise SourceError(f"{what}. Check the files, their permissions and the disk.") from None
-    except duckdb.OutOfMemoryException:
-        raise not_enough_memory() from None
     except duckdb.Error as error:
         raise RunError(f"{out} cannot be written: {error}") from None
     except Exception as error:

@@ -20,6 +20,7 @@ import msgspec
 from lostflops.core.errors import RunError
 from lostflops.store.commit import RunWriter
 from lostflops.store.manifest import DataFile, Manifest
+from lostflops.store.memory_limit import limit_database
 from lostflops.store.parquet import ParquetWriter, scan
 from lostflops.store.tables import (
     ACCOUNTS,
@@ -82,7 +83,7 @@ def digest_inputs(files: Files, at: Callable[[DataFile], Path], hosts: Mapping[i
         for file in files.get(table.name, ()):
             for rank in file.ranks:
                 own.setdefault(rank, []).append(file.path)
-    with duckdb.connect(config={"memory_limit": "1GB"}) as connection:
+    with duckdb.connect(config={"memory_limit": limit_database(10**9)}) as connection:
         for table in (ARRIVALS, CLOCKS):
             paths = [at(file) for file in files.get(table.name, ())]
             nulls = ", ".join(f"CAST(NULL AS {column.type}) AS {column.name}" for column in table.columns)
@@ -134,7 +135,7 @@ def _read_stored_inputs(run: RunWriter, files: Sequence[DataFile]) -> dict[int, 
     """Return by rank the inputs of its account, if the current code made it."""
     if not {"code", "inputs"} <= set(run.manifest.columns.get(ACCOUNTS.name, ())) or not files:
         return {}
-    with duckdb.connect() as connection:
+    with duckdb.connect(config={"memory_limit": limit_database(10**9)}) as connection:
         rows = connection.sql(
             f"SELECT rank, inputs FROM {scan(run.all_at(files))} WHERE code = '{account_code()}'"
         ).fetchall()

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Final
+
+import duckdb
 
 from lostflops.core.errors import NotEnoughMemory, UsageError
 from lostflops.core.resources import free_memory
@@ -20,6 +25,10 @@ _WORKER_BYTES: Final = 512 << 20
 """A worker that reads a trace takes 0.2 to 0.5 GB."""
 _UNKNOWN: Final = 8 << 30
 """Assumed to be free if the system does not say."""
+_LEAST: Final = 512 << 20
+"""A small run needs 0.1 GB. If less is free, the kernel can often make room, and commands are tried."""
+INTERRUPTED: Final = "Query interrupted"
+"""What DuckDB says if Ctrl-C ends a query, as a RuntimeError."""
 
 
 def limit_memory() -> int:
@@ -27,9 +36,10 @@ def limit_memory() -> int:
     return _limit(os.environ.get(MEMORY, ""))
 
 
-def limit_database() -> str:
-    """Return DuckDB's share of the limit, as its setting `memory_limit`."""
-    return f"{int(_DATABASE_SHARE * limit_memory())}B"
+def limit_database(most: int | None = None) -> str:
+    """Return DuckDB's share of the limit, or `most` if that is less, as its setting `memory_limit`."""
+    share = int(_DATABASE_SHARE * limit_memory())
+    return f"{share if most is None else min(share, most)}B"
 
 
 def limit_workers() -> int:
@@ -38,21 +48,39 @@ def limit_workers() -> int:
 
 
 def not_enough_memory() -> NotEnoughMemory:
-    limit = format_bytes(limit_memory())
-    why = f"as {MEMORY} says" if os.environ.get(MEMORY) else f"{_SHARE:.0%} of what was free when it began"
+    limit, free = limit_memory(), free_memory()
+    why = f"set by {MEMORY}" if os.environ.get(MEMORY) else f"{_SHARE:.0%} of the memory that was free at its start"
+    now = f"; {format_bytes(free)} are free now" if free is not None else ""
     return NotEnoughMemory(
-        f"stopped, because it needs more memory than its limit of {limit} ({why}). "
-        "Ask about fewer steps or ranks, use fewer workers (LOSTFLOPS_WORKERS=1), "
-        f"or set a higher limit, such as {MEMORY}=32GB."
+        f"stopped, because this command needs more than its memory limit of {format_bytes(limit)} ({why}{now}). "
+        f"Set a higher limit, such as {MEMORY}={math.ceil(2 * limit / 1e9)}GB, use one worker (LOSTFLOPS_WORKERS=1), "
+        "or read fewer ranks or steps."
     )
+
+
+@contextmanager
+def asking() -> Iterator[None]:
+    """Raise KeyboardInterrupt if Ctrl-C ended a query, of which DuckDB makes an error like any other, and ours if it
+    needs too much memory."""
+    try:
+        yield
+    except duckdb.OutOfMemoryException:
+        raise not_enough_memory() from None
+    except RuntimeError as error:
+        if str(error) != INTERRUPTED:
+            raise
+        raise KeyboardInterrupt from None
 
 
 @cache
 def _limit(stated: str) -> int:
     if not stated:
         free = free_memory()
-        return int(_SHARE * (_UNKNOWN if free is None else free))
+        return max(int(_SHARE * (_UNKNOWN if free is None else free)), _LEAST)
     try:
-        return parse_bytes(stated)
-    except UsageError as error:
-        raise UsageError(f"{MEMORY}: {error}") from None
+        limit = parse_bytes(f"{stated}B" if stated[-1] in "kMGT" else stated)
+    except UsageError:
+        limit = 0
+    if limit <= 0:
+        raise UsageError(f"{MEMORY}={stated!r} is not a size. Write a number and a unit without a space: {MEMORY}=8GB")
+    return limit

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import shlex
 import threading
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
@@ -20,7 +20,7 @@ from lostflops.core.units import pluralise
 from lostflops.core.utf8 import utf8
 from lostflops.store import manifest as manifests
 from lostflops.store.checksums import check_sizes, check_tables
-from lostflops.store.memory_limit import limit_database, not_enough_memory
+from lostflops.store.memory_limit import asking, limit_database, not_enough_memory
 from lostflops.store.mirror import mirror_run
 from lostflops.store.narrow import narrow
 from lostflops.store.parquet import literal_glob, scan
@@ -32,7 +32,6 @@ from lostflops.store.validity import check_values
 T = TypeVar("T")
 _MOST_KEPT: Final = 2_000
 """Most answers kept for one open run."""
-_INTERRUPTED: Final = "Query interrupted"
 _WORD: Final = re.compile(r"\w+")
 _NAMES_IN_TEXT: Final = frozenset({"query", "query_table"})
 _MOST_ROWS_KEPT: Final = 1_000
@@ -133,6 +132,8 @@ class Run:
             if [statement.type for statement in statements] != [duckdb.StatementType.SELECT]:
                 raise QueryError(READ_ONLY)
             return self._connection.sql(query)
+        except duckdb.OutOfMemoryException:
+            raise not_enough_memory() from None
         except duckdb.Error as error:
             raise QueryError(str(error)) from None
 
@@ -141,7 +142,7 @@ class Run:
         with self._lock:
             found: list[Any] | None = self._rows.get(query)
             if found is None:
-                with _ctrl_c():
+                with asking():
                     found = self._ask(query).fetchall()
                 if len(found) <= _MOST_ROWS_KEPT:
                     self._rows[query] = found
@@ -154,7 +155,7 @@ class Run:
 
         Long lists of numbers cost much less so than as text.
         """
-        with self._lock, _ctrl_c():
+        with self._lock, asking():
             return self._ask(query, lists).fetchnumpy()
 
     def keep(self, key: Hashable, make: Callable[[], T]) -> T:
@@ -174,10 +175,8 @@ class Run:
         self._check_bytes(query)
         try:
             return self._connection.execute(query, lists)
-        except duckdb.InterruptException:
+        except (duckdb.InterruptException, duckdb.OutOfMemoryException):
             raise
-        except duckdb.OutOfMemoryException:
-            raise not_enough_memory() from None
         except duckdb.Error as error:
             raise QueryError(str(error)) from None
 
@@ -239,17 +238,6 @@ class Run:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-@contextmanager
-def _ctrl_c() -> Iterator[None]:
-    """Raise KeyboardInterrupt if Ctrl-C ended a query, of which DuckDB makes an error like any other."""
-    try:
-        yield
-    except RuntimeError as error:
-        if str(error) != _INTERRUPTED:
-            raise
-        raise KeyboardInterrupt from None
 
 
 def _rows(folder: Path, manifest: manifests.Manifest, declared: TableSchema) -> str:

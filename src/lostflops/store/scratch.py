@@ -8,13 +8,15 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import socket
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
 from typing import Final
 
-_PREFIX: Final = "lostflops-scratch-"
+# With the host: a lock may hold on one host only, and hosts may share the folder.
+_PREFIX: Final = f"lostflops-scratch-{socket.gethostname()}-"
 
 
 @contextmanager
@@ -22,12 +24,13 @@ def scratch_folder() -> Iterator[Path]:
     """Yield a temporary folder, which is removed afterwards."""
     remove_abandoned()
     while True:
-        with TemporaryDirectory(prefix=_PREFIX, ignore_cleanup_errors=True) as name:
+        with TemporaryDirectory(prefix=_PREFIX, ignore_cleanup_errors=True) as name, ExitStack() as stack:
             folder = Path(name)
-            with locked(folder):
-                if folder.exists():  # another process may have removed it before it was locked
-                    yield folder
-                    return
+            with suppress(FileNotFoundError):
+                stack.enter_context(locked(folder))
+            if folder.exists():  # another process may have removed it before it was locked
+                yield folder
+                return
 
 
 def remove_abandoned() -> None:

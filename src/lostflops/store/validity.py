@@ -145,7 +145,7 @@ def mark_run(manifest: Manifest) -> None:
         new.touch()
         if is_new_period:
             for old in set(new.parent.parent.iterdir()) - {new.parent, last.parent}:
-                shutil.rmtree(old, ignore_errors=True)
+                shutil.rmtree(old, ignore_errors=True) if old.is_dir() else old.unlink(missing_ok=True)
 
 
 def _is_marked(manifest: Manifest) -> bool:

@@ -58,18 +58,22 @@ def _tell(run: str, manifest: Manifest, checked: list[Checked]) -> Result:
     damaged = [one for one in checked if one[2]]
     unknown = sum(file.crc32 < 0 for _, file, _ in checked)
     size = sum(file.bytes for _, file, _ in checked)
-    verdict = f"{pluralise(len(checked), 'file')}: all have the bytes that were written."
+    verdict = f"All {pluralise(len(checked), 'table file')} are intact."
     if unknown:
-        verdict = f"{unknown:,} of {pluralise(len(checked), 'file')} are of an older version and have no checksum."
+        verdict = (
+            f"Unknown for {unknown:,} of {pluralise(len(checked), 'table file')}: they have no checksum, because an "
+        )
+        verdict += "older version wrote them. Only their sizes were compared."
     if damaged:
         verb = "is" if len(damaged) == 1 else "are"
         verdict = f"{pluralise(len(damaged), 'file')} {verb} damaged; {describe_rest(manifest, damaged)}"
     rows = tuple((table, file.path, len(file.ranks), damage) for table, file, damage in damaged)
     fields = Field("table"), Field("file"), Field("ranks", "count"), Field("damage")
     held = Pairs(
-        "files", "Files", (Pair("count", len(checked), "count", "files"), Pair("bytes", size, "bytes", "size"))
+        "files", "Checked", (Pair("count", len(checked), "count", "table files"), Pair("bytes", size, "bytes", "size"))
     )
-    notes = (f"Ingest the traces of {run} again, into a new folder.",) if damaged else ()
+    again = (f"Ingest the traces of {run} again, into a new folder.",) if damaged else ()
+    notes = (*again, "capture/ and predictions/ of a run are not checked.")
     blocks = (Table("damaged", "Damaged files", fields, rows), held) if damaged else (held,)
     more = () if damaged else (Table("damaged", "", fields, ()),)
     more_figures = Figure("is_intact", not damaged), Figure("without_checksum", unknown)

@@ -17,6 +17,7 @@ from lostflops.account.ledger.to_rows import AccountRows
 from lostflops.account.ledger.windows import WindowKind, window
 from lostflops.core.errors import RunError
 from lostflops.store.derived import data_digest
+from lostflops.store.memory_limit import limit_database
 from lostflops.store.parquet import ColumnData, ParquetWriter
 from lostflops.store.run import Run
 from lostflops.store.scratch import scratch_folder
@@ -51,7 +52,7 @@ class DerivedFile(msgspec.Struct, frozen=True):
 
 def derive_ranks(task: DeriveTask, _: OnRead) -> list[DerivedFile]:
     """Account for the ranks of a task, in a process of its own."""
-    with Run.open(task.run, {"threads": 1, "memory_limit": "1GB"}) as run:
+    with Run.open(task.run, {"threads": 1, "memory_limit": limit_database(10**9)}) as run:
         if data_digest(run.manifest) != task.data:
             raise RunError(f"{task.run} changed while it was read. Run the command again.")
         return derive_from(run, task)

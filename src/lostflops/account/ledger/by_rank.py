@@ -21,6 +21,7 @@ from lostflops.account.ledger.windows import LedgerWindow, WindowKind, window
 from lostflops.core.errors import RunError
 from lostflops.store.commit import RANKS_PER_FILE
 from lostflops.store.derived import data_digest
+from lostflops.store.memory_limit import limit_database
 from lostflops.store.spread.engines import ChosenEngine
 from lostflops.store.spread.names import EngineName
 from lostflops.store.spread.work import OnRead, Work
@@ -120,7 +121,7 @@ def _answer_question(part: RankQuestion, _: OnRead) -> bytes:
     from lostflops.store.run import Run  # noqa: PLC0415 - of the process that answers
 
     question: Question[Any] = import_module(_QUESTIONS[part.question]).QUESTIONS[part.question]
-    with Run.open(part.run, {"threads": 1, "memory_limit": "1GB"}) as run:
+    with Run.open(part.run, {"threads": 1, "memory_limit": limit_database(10**9)}) as run:
         if data_digest(run.manifest) != part.data:
             raise RunError(f"{part.run} changed while it was read. Run the command again.")
         asked = Scope(part.kind, part.ranks, part.steps)

@@ -20,7 +20,7 @@ EXIT_CODES = (
     (2, "bad arguments, or a question that this run cannot answer"),
     (3, "inconclusive: required data is missing; gate: too few runs or steps"),
     (4, "a trace file cannot be read"),
-    (5, "not a run, or a damaged run"),
+    (5, "not a run, a damaged run, or one that another process is writing to"),
     (6, "sql: the query is wrong or not allowed"),
     (7, "more memory is needed than the command may use"),
     (70, "gate: unexpected failure"),

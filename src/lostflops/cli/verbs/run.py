@@ -76,6 +76,7 @@ def run(
     cannot be read, the last line says so, with the command to try again; the exit code is still that of the command.
     """
     from lostflops.cli.early import EarlyIngest
+    from lostflops.cli.memory_watch import watch_memory
     from lostflops.collect.command import recorded_environment, run_command
     from lostflops.collect.settings import Settings
 
@@ -112,7 +113,13 @@ def run(
         _fail_open(early.stop)
         places = LatePlaces(wanted.folder, capture, folder)
         is_gone = not _is_still(wanted.folder, recorded_to)
-        _fail_open(lambda: _conclude(places, gatherer, as_json, is_gone=is_gone), add_command(places))
+        later = add_command(places)
+
+        def last() -> None:
+            with watch_memory(lambda error: _end_by_force(status, _no_summary(error, later))):
+                _conclude(places, gatherer, as_json, is_gone=is_gone)
+
+        _fail_open(last, later)
     _leave_as(status)
 
 
@@ -154,12 +161,9 @@ def _conclude(places: LatePlaces, gatherer: "Gatherer | None", as_json: bool, *,
             shutil.rmtree(places.local, ignore_errors=True)
         _remove_empty(places.run)
         return
-    from lostflops.cli.memory_watch import watch_memory
-
-    with watch_memory():
-        conclude(places, gatherer)
-        ingest_capture(places.capture, places.run)
-        _report(places.run, as_json)
+    conclude(places, gatherer)
+    ingest_capture(places.capture, places.run)
+    _report(places.run, as_json)
 
 
 def _report(folder: Path, as_json: bool) -> None:
@@ -247,12 +251,22 @@ def _fail_open(last: Callable[[], None], later: str = "") -> None:
         last()
         return
     except LostflopsError as error:
-        why = str(error).removesuffix(".")
+        why = str(error)
     except KeyboardInterrupt:
         why = "interrupted"
     except Exception as error:  # noqa: BLE001
         why = f"the recording could not be read: {error!r}"
-    tell(f"no summary: {why}. The recording is kept; to read it: {later}" if later else f"{why}.")
+    tell(_no_summary(why, later) if later else f"{why.removesuffix('.')}.")
+
+
+def _no_summary(why: object, later: str) -> str:
+    return f"no summary: {str(why).removesuffix('.')}. The recording is kept; to read it: {later}"
+
+
+def _end_by_force(status: int, last_words: str) -> NoReturn:
+    """End the process at once, with the exit code of the command as shells state it."""
+    tell(last_words)
+    os._exit(128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.waitstatus_to_exitcode(status))
 
 
 def _leave_as(status: int) -> NoReturn:

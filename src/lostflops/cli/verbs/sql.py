@@ -83,9 +83,11 @@ def _rows(relation: "duckdb.DuckDBPyRelation") -> Iterator[tuple[Any, ...]]:
     import duckdb
 
     from lostflops.core.errors import QueryError
+    from lostflops.store.memory_limit import asking
 
     try:
-        yield from relation.iter_rows(_BATCH)
+        with asking():
+            yield from relation.iter_rows(_BATCH)
     except duckdb.Error as error:
         raise QueryError(str(error)) from error
 

@@ -12,8 +12,8 @@ EXAMPLE = "lostflops verify run"
 def verify(run: RunArgument, as_json: JsonOption = False) -> None:
     """Check that no file of a run was damaged.
 
-    Reads all files, in a folder or an object store, and compares them with their checksums. Other verbs do so too, for
-    the tables that they read, and refuse damaged ones. The exit code is 5 if a file is damaged.
+    Reads every table file, in a folder or an object store, and compares it with its checksum. Other verbs compare the
+    sizes of all table files and the checksums of the tables that they read. The exit code is 5 if a file is damaged.
     """
     from lostflops.api import verify as examine
     from lostflops.cli.scope import bar_of

@@ -13,11 +13,12 @@ import duckdb
 from lostflops.core.defects import describe_defect
 from lostflops.core.errors import BrokenSource, LostflopsError, RankConflict, SourceError
 from lostflops.core.limits import LARGEST_WORLD, MOST_ATTEMPTS, MOST_RANKS, is_rank
+from lostflops.store.memory_limit import INTERRUPTED
 
 _OF_MACHINE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EMFILE, errno.ENFILE})
 """Errors that every other source would meet too."""
 
-
+_NO_DEFECTS: Final = (duckdb.IOException, duckdb.InterruptException, duckdb.OutOfMemoryException)
 T = TypeVar("T")
 
 
@@ -42,8 +43,8 @@ def guard(report: Callable[[T], None]) -> Callable[[T], None]:
 
 
 def is_defect(error: Exception) -> bool:
-    """Return whether an error is neither ours nor one of the disk or of an interrupt."""
-    return not isinstance(error, (LostflopsError, OSError, duckdb.IOException, duckdb.InterruptException))
+    """Return whether an error is neither ours nor one of the disk, of the database's memory or of an interrupt."""
+    return not isinstance(error, (LostflopsError, OSError, *_NO_DEFECTS)) and str(error) != INTERRUPTED
 
 
 def refusal_of(error: Exception, address: str, staging: Path | None = None) -> SourceError | None:

@@ -10,6 +10,7 @@ from lostflops.account.align.clock_tables import Aligned, Columns
 from lostflops.account.align.common_clock import Readings
 from lostflops.store.commit import RunWriter, rank_rows
 from lostflops.store.manifest import DataFile, Source
+from lostflops.store.memory_limit import limit_database
 from lostflops.store.parquet import ParquetWriter, scan
 from lostflops.store.tables import ARRIVALS, ATTEMPTS, CLOCK_SAMPLES, CLOCKS, COLLECTIVES, GROUPS, TableSchema
 
@@ -42,7 +43,7 @@ def hosts_of(sources: Sequence[Source]) -> dict[int, str | None]:
 
 
 def _align_collectives(run: RunWriter, files: Files, hosts: dict[int, str | None]) -> Aligned:
-    with duckdb.connect(config={"memory_limit": "1GB"}) as connection:
+    with duckdb.connect(config={"memory_limit": limit_database(10**9)}) as connection:
         for table in (COLLECTIVES, GROUPS, CLOCK_SAMPLES, ATTEMPTS):
             paths = run.all_at(files.get(table.name, []))
             declared = ", ".join(f"CAST(NULL AS {column.type}) AS {column.name}" for column in table.columns)

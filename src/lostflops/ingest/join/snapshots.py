@@ -10,6 +10,7 @@ import duckdb
 from lostflops.ingest.formats.allocator import reader as allocator_snapshot
 from lostflops.store.commit import RunWriter
 from lostflops.store.manifest import DataFile
+from lostflops.store.memory_limit import limit_database
 from lostflops.store.parquet import ColumnData, ConstantColumn, ParquetWriter, scan
 from lostflops.store.tables import MEMORY, STATS
 
@@ -54,7 +55,7 @@ def _ranks_of_traces(run: RunWriter, files: Files) -> set[int]:
     paths = run.all_at([file for file in files[MEMORY.name] if not _is_snapshot(file)])
     if not paths:
         return set()
-    with duckdb.connect(config={"memory_limit": "1GB"}) as connection:
+    with duckdb.connect(config={"memory_limit": limit_database(10**9)}) as connection:
         rows = connection.sql(
             f"SELECT DISTINCT rank FROM {scan(paths, union_by_name=True)} WHERE device_type = 1"
         ).fetchall()

@@ -30,10 +30,20 @@ class ServeLimits:
     connections: int = 256
     """A browser opens 6. Each connection may keep an answer of some MB in memory."""
 
+    @classmethod
+    def within(cls, memory: int) -> ServeLimits:
+        """Return the limits of a server that may use this much memory: a quarter is left for itself.
+
+        >>> ServeLimits.within(16_000_000_000) == ServeLimits(), ServeLimits.within(1_600_000_000).sql_bytes
+        (True, 200000000)
+        """
+        usual = cls()
+        return cls(sql_bytes=min(usual.sql_bytes, memory // 8), whatif_bytes=min(usual.whatif_bytes, memory // 2))
+
 
 def explain_memory_limit(most: int) -> str:
     """Return why a question with this memory limit was stopped, and what to do."""
     return (
         f"the question was stopped because it needs more than {format_bytes(most)} of memory. "
-        "Ask for less, or ask it with lostflops sql or lostflops whatif, which have no limit"
+        "Ask for less, or ask it with lostflops sql or lostflops whatif, which may use more"
     )

@@ -117,5 +117,8 @@ class _AskedQuestion(Generic[Q]):
             if not parts[-1]:
                 if self.stopped:
                     raise Stopped(STOPPED)
-                raise QueryError(f"no answer: its process ended ({process.describe_end()}). Ask again, or for less")
+                end = process.describe_end()
+                if "out of memory" in end:
+                    raise QueryError(f"no answer: its process was {end}. Ask for less")
+                raise RuntimeError(f"a process that answers questions ended: {end}")
         return b"".join(parts)

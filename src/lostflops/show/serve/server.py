@@ -23,6 +23,7 @@ from lostflops.show.serve.app import App
 from lostflops.show.serve.connections import LimitedConnection
 from lostflops.show.serve.limits import ServeLimits
 from lostflops.show.serve.live import LivePage
+from lostflops.store.memory_limit import limit_memory
 
 HOST = "127.0.0.1"
 
@@ -40,7 +41,7 @@ def serve(
 
     `tell` is called once, with the address and its token; `other` is a run to compare with.
     """
-    limits = limits or ServeLimits()
+    limits = limits or ServeLimits.within(limit_memory())
     with _listening(port) as listener:
         live = LivePage(path, other, limits)
         own_port, token = listener.getsockname()[1], secrets.token_urlsafe(32)
