@@ -76,7 +76,7 @@ class _AtOnce:
 
 
 class _OneDatabase:
-    """Stands for `duckdb` in a reader: opening a database takes longer than most inputs, so all share one."""
+    """Replaces `duckdb` in a reader: opening a database takes longer than most inputs, so all share one."""
 
     def __init__(self, module: Any) -> None:
         self._module, self._shared = module, module.connect(config={"threads": 1})

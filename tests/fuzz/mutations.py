@@ -57,7 +57,7 @@ def replace_value(chance: random.Random, data: bytes, values: list[bytes]) -> by
     if not spots:
         return data
     spot = chance.choice(spots)
-    if chance.random() < 0.15:  # everywhere that key stands
+    if chance.random() < 0.15:  # wherever that key is
         key, value = re.escape(spot["key"]), chance.choice(values)
         return re.sub(
             key + rb":\s*(?:" + _VALUE.pattern.partition(rb":\s*")[2] + rb")",

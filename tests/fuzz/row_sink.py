@@ -17,7 +17,7 @@ _DTYPES: Final = {"INTEGER": np.int64, "BIGINT": np.int64, "DOUBLE": np.float64,
 
 
 class RowSink:
-    """Stands for a `PartWriter`: nothing is written, so a reader can be tried thousands of times a second."""
+    """Replaces a `PartWriter`: nothing is written, so a reader can be tried thousands of times a second."""
 
     def __init__(self) -> None:
         self.rows: Counter[tuple[int, str]] = Counter()

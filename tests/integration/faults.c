@@ -2,7 +2,7 @@
  *
  * It counts the operations that change or persist files below some folders, in a process and the children that it
  * forks. At the operation of a given number it kills the process, or lets the operation fail. Python calls faults_arm
- * through ctypes. A program that is started anew is armed by the environment: LOSTFLOPS_FAULTS is "AT ACTION ERROR FOLDER",
+ * through ctypes. A program that is started is armed by the environment: LOSTFLOPS_FAULTS is "AT ACTION ERROR FOLDER",
  * and LOSTFLOPS_FAULTS_COUNTER is a file of the size of `struct counters` that all processes share.
  */
 #define _GNU_SOURCE
@@ -102,7 +102,7 @@ static int at_operation(char kind, const char *path) {
     if (!is_below(path)) return 0;
     long number = atomic_fetch_add(&shared->seen, 1);
     if (number < MOST) shared->kinds[number] = kind;
-    int is_hit = action == FULL ? number >= armed_at && strchr("owmrl", kind) : number == armed_at;
+    int is_hit = action == FULL ? number >= armed_at && strchr("owmrlt", kind) : number == armed_at;
     if (action == COUNT || armed_at < 0 || !is_hit) return 0;
     if (!atomic_fetch_add(&shared->fired, 1)) snprintf(shared->path, sizeof shared->path, "%c %s", kind, path);
     if (action == TORN && kind == 'w') return 3;

@@ -163,7 +163,7 @@ def test_step_without_events_has_no_path(run: Path) -> None:
 
 
 def test_collectives_whose_events_lost_their_step_leave_an_answer(run: Path) -> None:
-    """Some members of a meeting are in no step, so what-ifs that cut reductions anew keep the meeting."""
+    """Some members of a meeting are in no step, so what-ifs that divide reductions keep the meeting."""
     forge(run, "events", step="CASE WHEN (event * 7919 + rank * 104729) % 97 < 48 THEN step END")
     with lf.open(run) as opened:
         assert opened.whatif().verdict

@@ -43,6 +43,7 @@ def install(recorder: Recorder) -> None:
     hooks.append(_wrap(torch.autograd, "backward", lambda original: _backward(recorder, original)))
     for name in _ENDS:
         hooks.append(_wrap(os, name, lambda original: _flush_before(recorder, original)))
+        hooks.append(functools.partial(os.supports_fd.discard, getattr(os, name)))
     for what, watch in _further_places(recorder, watched).items():
         try:
             hooks.append(watch())

@@ -38,10 +38,10 @@ from lostflops.ingest.join.snapshots import keep_one_history
 from lostflops.ingest.join.windows import WindowBatch, join_windows
 from lostflops.ingest.rounds import IngestProgress, Meter, Rounds
 from lostflops.ingest.tasks import TaskOutcome
+from lostflops.store.asking import asking
 from lostflops.store.commit import DATA, RunWriter
 from lostflops.store.derived import carry_over
 from lostflops.store.manifest import DataFile, Manifest, Source
-from lostflops.store.memory_limit import asking
 from lostflops.store.objects import objects_of
 from lostflops.store.parquet import ParquetWriter
 from lostflops.store.places import Place, place_of

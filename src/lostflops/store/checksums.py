@@ -89,7 +89,7 @@ def _fail(folder: Path, manifest: Manifest) -> NoReturn:
     damaged = [one for one in read_files(folder, manifest) if one[2]]
     table, file, damage = damaged[0]
     raise BrokenRun(
-        f"{folder / file.path} {damage}. It has {describe_rows(table, file)}; "
+        f"{folder / file.path} {damage}. It held {describe_rows(table, file)}; "
         f"{describe_rest(manifest, damaged)} Ingest the traces of {folder} again, into a new folder. "
         f"For all damaged files: lostflops verify {folder}"
     )

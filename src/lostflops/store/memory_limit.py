@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 from typing import Final
-
-import duckdb
 
 from lostflops.core.errors import NotEnoughMemory, UsageError
 from lostflops.core.resources import free_memory
@@ -27,8 +23,6 @@ _UNKNOWN: Final = 8 << 30
 """Assumed to be free if the system does not say."""
 _LEAST: Final = 512 << 20
 """A small run needs 0.1 GB. If less is free, the kernel can often make room, and commands are tried."""
-INTERRUPTED: Final = "Query interrupted"
-"""What DuckDB says if Ctrl-C ends a query, as a RuntimeError."""
 
 
 def limit_memory() -> int:
@@ -56,20 +50,6 @@ def not_enough_memory() -> NotEnoughMemory:
         f"Set a higher limit, such as {MEMORY}={math.ceil(2 * limit / 1e9)}GB, use one worker (LOSTFLOPS_WORKERS=1), "
         "or read fewer ranks or steps."
     )
-
-
-@contextmanager
-def asking() -> Iterator[None]:
-    """Raise KeyboardInterrupt if Ctrl-C ended a query, of which DuckDB makes an error like any other, and ours if it
-    needs too much memory."""
-    try:
-        yield
-    except duckdb.OutOfMemoryException:
-        raise not_enough_memory() from None
-    except RuntimeError as error:
-        if str(error) != INTERRUPTED:
-            raise
-        raise KeyboardInterrupt from None
 
 
 @cache

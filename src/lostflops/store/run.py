@@ -19,8 +19,9 @@ from lostflops.core.results import Pair, Pairs, Result
 from lostflops.core.units import pluralise
 from lostflops.core.utf8 import utf8
 from lostflops.store import manifest as manifests
+from lostflops.store.asking import asking
 from lostflops.store.checksums import check_sizes, check_tables
-from lostflops.store.memory_limit import asking, limit_database, not_enough_memory
+from lostflops.store.memory_limit import limit_database, not_enough_memory
 from lostflops.store.mirror import mirror_run
 from lostflops.store.narrow import narrow
 from lostflops.store.parquet import literal_glob, scan

@@ -61,9 +61,9 @@ def _tell(run: str, manifest: Manifest, checked: list[Checked]) -> Result:
     verdict = f"All {pluralise(len(checked), 'table file')} are intact."
     if unknown:
         verdict = (
-            f"Unknown for {unknown:,} of {pluralise(len(checked), 'table file')}: they have no checksum, because an "
+            f"Unknown for {unknown:,} of {pluralise(len(checked), 'table file')}: an older version wrote them, without "
+            "checksums. Only their sizes were compared."
         )
-        verdict += "older version wrote them. Only their sizes were compared."
     if damaged:
         verb = "is" if len(damaged) == 1 else "are"
         verdict = f"{pluralise(len(damaged), 'file')} {verb} damaged; {describe_rest(manifest, damaged)}"

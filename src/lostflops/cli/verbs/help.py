@@ -58,13 +58,14 @@ def _text(root: Any, topic: str) -> str:
     if topic == "all":
         formatter = root.make_formatter()
         program.write_groups(formatter, tuple(verb for verbs in GROUPS.values() for verb in verbs))
-        return f"{formatter.getvalue().strip(chr(10))}\n\nlostflops help completion sets up the Tab key."
+        verbs = formatter.getvalue().strip("\n")
+        return f"{verbs}\n\nlostflops help exit-codes lists exit codes; lostflops help completion sets up the Tab key."
     if topic in program.commands:
         command: Any = program.commands[topic]
         return str(command.get_help(typer.Context(command, info_name=topic, parent=root)))
     if topic == "completion":
         return COMPLETION
-    if topic in ("exit-codes", "exit", "codes"):
+    if topic in ("exit-codes", "exit", "codes", *(str(code) for code, _ in EXIT_CODES)):
         codes = [f"{code:<4} {meaning}" for code, meaning in EXIT_CODES]
         return "\n".join([*codes, "lostflops run exits with the code of its command, even if the recording fails."])
     return fill(_explain_topic(topic, program), WIDTH)

@@ -39,8 +39,8 @@ def ingest(
             envvar=WORKERS,
             min=1,
             metavar="N",
-            help="Worker processes; an existing Ray cluster (RAY_ADDRESS) always uses all its cores.  "
-            "[default: LOSTFLOPS_WORKERS, or one per core if memory allows]",
+            help="Worker processes on this machine; an existing Ray cluster (--engine ray, RAY_ADDRESS) uses all its "
+            "cores.  [default: one per core, and per 512 MiB of LOSTFLOPS_MEMORY]",
             show_default=False,
         ),
     ] = None,

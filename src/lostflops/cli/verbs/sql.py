@@ -83,7 +83,7 @@ def _rows(relation: "duckdb.DuckDBPyRelation") -> Iterator[tuple[Any, ...]]:
     import duckdb
 
     from lostflops.core.errors import QueryError
-    from lostflops.store.memory_limit import asking
+    from lostflops.store.asking import asking
 
     try:
         with asking():

@@ -13,7 +13,7 @@ import duckdb
 from lostflops.core.defects import describe_defect
 from lostflops.core.errors import BrokenSource, LostflopsError, RankConflict, SourceError
 from lostflops.core.limits import LARGEST_WORLD, MOST_ATTEMPTS, MOST_RANKS, is_rank
-from lostflops.store.memory_limit import INTERRUPTED
+from lostflops.store.asking import INTERRUPTED
 
 _OF_MACHINE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EMFILE, errno.ENFILE})
 """Errors that every other source would meet too."""
