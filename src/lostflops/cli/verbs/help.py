@@ -59,7 +59,7 @@ def _text(root: Any, topic: str) -> str:
         formatter = root.make_formatter()
         program.write_groups(formatter, tuple(verb for verbs in GROUPS.values() for verb in verbs))
         verbs = formatter.getvalue().strip("\n")
-        return f"{verbs}\n\nlostflops help exit-codes lists exit codes; lostflops help completion sets up the Tab key."
+        return f"{verbs}\n\nlostflops help exit-codes lists exit codes, help completion sets up Tab."
     if topic in program.commands:
         command: Any = program.commands[topic]
         return str(command.get_help(typer.Context(command, info_name=topic, parent=root)))
