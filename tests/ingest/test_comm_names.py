@@ -10,6 +10,8 @@ from lostflops.account.ledger.answers import total_of
 from lostflops.account.ledger.scope import scope
 from lostflops.ingest import ingest
 from lostflops.ingest.common.comm_names import is_comm_kernel, op_of_kernel
+from lostflops.ingest.timeline.collectives import build_collectives, name_exchange
+from lostflops.ingest.timeline.recording import CommRow
 from lostflops.store.intervals import Intervals
 from lostflops.store.run import Run
 from shared_data import TRACES, needs_traces
@@ -44,6 +46,46 @@ def test_words_of_experts_alone_are_no_communication(name: str) -> None:
     assert not is_comm_kernel(name)
 
 
+def exchange_of(groups: list[dict[str, object]], world: int) -> list[tuple[str | None, int | None]]:
+    """Group and size of a dispatch inside a host of 8 ranks, and of a kernel before it whose name has no number."""
+    names = ["void deep_ep::intranode::cached_notify_combine(int)", EXPERTS[0]]
+    rows = [
+        CommRow(
+            row=number,
+            on_device=True,
+            name=name,
+            lane=1,
+            start=number,
+            stop=number + 1,
+            correlation=number,
+            metadata=None,
+            seq=None,
+        )
+        for number, name in enumerate(names)
+    ]
+    collectives, _, _ = build_collectives(rows, [], {}, {})
+    name_exchange(collectives, groups, world)
+    return [(one.group_id, one.group_size) for one in collectives]
+
+
+def listed(name: str, size: int, description: str | None = None) -> dict[str, object]:
+    return {"group_id": f"{name}@0-{size - 1}", "size": size, "description": description}
+
+
+@pytest.mark.parametrize(
+    ("groups", "world", "expected"),
+    [
+        pytest.param([], 8, "ep@0-7", id="all ranks"),
+        pytest.param([listed("3", 8), listed("0", 16)], 16, "3@0-7", id="the only group of this size"),
+        pytest.param([listed("3", 8, "tp"), listed("5", 8, "mesh_ep")], 8, "5@0-7", id="the one for experts"),
+        pytest.param([listed("3", 8), listed("5", 8)], 8, None, id="one of two"),
+        pytest.param([], 16, None, id="some ranks, nobody knows which"),
+    ],
+)
+def test_kernels_compiled_for_a_number_of_ranks_tell_their_group(groups, world, expected) -> None:
+    assert exchange_of(groups, world) == [(expected, 8)] * 2
+
+
 @needs_traces
 def test_deepseek_v3_hides_its_exchange_as_the_intervals_say(tmp_path) -> None:
     trace = TRACES / "deepseek-ai__profile-data/train.json.gz"
@@ -60,7 +102,7 @@ def test_deepseek_v3_hides_its_exchange_as_the_intervals_say(tmp_path) -> None:
     with Run.open(tmp_path / "run") as run:
         found = run.columns("select start, start + dur as stop from events where kind = 'comm'")
         lines = total_of(run, scope(run, None)).lines
-        assert run.rows("select distinct op from collectives") == [("all_to_all",)]
+        assert run.rows("select distinct op, group_id, group_size from collectives") == [("all_to_all", "ep@0-63", 64)]
     assert Intervals.of(found["start"], found["stop"]).total == exchange.total == 113_440_000
     exposed = sum(spent for line, spent in lines.items() if line.startswith("comm."))
     assert exposed == (exchange - compute).total == 4_190_000

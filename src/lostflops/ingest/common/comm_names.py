@@ -32,6 +32,10 @@ _OPS: Final = {
     "reduce_scatter": re.compile(r"reduce_?scatter", re.IGNORECASE),
     "all_to_all": re.compile(rf"all_?to_?all|{_EXPERTS}", re.IGNORECASE),
 }
+# DeepEP compiles its kernels for a number of ranks: hosts of eight between hosts, ranks inside one (csrc/kernels).
+_BETWEEN_HOSTS: Final = re.compile(r"ep::internode::(?:notify_dispatch|dispatch|combine)<(?:true|false), ?(\d{1,4})\b")
+_INSIDE_HOST: Final = re.compile(r"ep::intranode::(?:(?:notify_)?dispatch<|combine<[\w:]+, ?)(\d{1,4})\b")
+_RANKS_OF_HOST: Final = 8
 _LONGEST_NAME: Final = 4_096
 """Templates make names of several thousand characters; `nccl` appears early in a name."""
 _COMM_KERNEL: Final = re.compile("|".join(_PATTERNS), re.IGNORECASE)
@@ -57,6 +61,25 @@ def op_of_kernel(name: str) -> str | None:
     'all_to_all'
     """
     return next((op for op, pattern in _OPS.items() if pattern.search(name)), None)
+
+
+def exchanges_tokens(name: str) -> bool:
+    """Return whether a kernel sends tokens to experts or back, or prepares that."""
+    return re.search(_EXPERTS, name[:_LONGEST_NAME], re.IGNORECASE) is not None
+
+
+def ranks_of_exchange(name: str) -> int | None:
+    """Return how many ranks exchange tokens, if the name of the kernel says so.
+
+    >>> ranks_of_exchange("void dpsk::ep::internode::combine<false, 8, __nv_bfloat16, 8>(int4*)")
+    64
+    >>> ranks_of_exchange("void deep_ep::intranode::combine<__nv_bfloat16, 8, 768>(int4*)")
+    8
+    """
+    if found := _BETWEEN_HOSTS.search(name[:_LONGEST_NAME]):
+        return _RANKS_OF_HOST * int(found[1])
+    found = _INSIDE_HOST.search(name[:_LONGEST_NAME])
+    return int(found[1]) if found else None
 
 
 def is_comm_host_event(name: str) -> bool:

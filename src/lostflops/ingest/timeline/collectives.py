@@ -16,8 +16,9 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
+from lostflops.account.align.mesh_names import kinds_of
 from lostflops.core.limits import LARGEST_WORLD
-from lostflops.ingest.common.comm_names import op_of_kernel
+from lostflops.ingest.common.comm_names import exchanges_tokens, op_of_kernel, ranks_of_exchange
 from lostflops.ingest.common.group_ids import group_id, parse_ranks
 from lostflops.ingest.common.ops import canonical_op, dtype_bytes
 from lostflops.ingest.timeline.lookups import innermost
@@ -75,6 +76,32 @@ def name_peers(
             named += 1
     _number(collectives)
     return named
+
+
+def name_exchange(
+    collectives: Sequence[RecordedCollective], listed: Sequence[Mapping[str, Any]], world_size: int | None
+) -> None:
+    """Give kernels that exchange tokens between experts their group.
+
+    Such kernels have no metadata, but are compiled for a number of ranks. It is a group that the trace lists if only
+    one of them has this size, or only one is called expert parallel; all ranks, if there are as many.
+    """
+    own = [one for one in collectives if one.group_id is None and exchanges_tokens(one.source.name)]
+    sizes = {size for one in own if (size := ranks_of_exchange(one.source.name)) is not None}
+    if len(sizes) != 1:
+        return
+    (size,) = sizes
+    same = [group for group in listed if group["size"] == size]
+    experts = [group for group in same if kinds_of(group["description"]) == {"ep"}] or same
+    everyone = range(size) if size == world_size else None
+    for one in own:
+        one.group_size = size
+        if len(experts) == 1:
+            one.group_id = experts[0]["group_id"]
+        elif everyone is not None and not same:
+            one.group_id, one.group_name = group_id("ep", everyone), "ep"
+            one.group_description, one.group_members = "expert parallel", everyone
+    _number(collectives)
 
 
 def build_collectives(

@@ -39,7 +39,7 @@ KINETO_OBSERVATIONS: Final = {
     "bytes_unread": ("missing", "bytes of text after the last readable event"),
     "collectives_without_metadata": (
         "guessed",
-        "collectives known only by the kernel's name: no group or sequence, and a size only if the call has it",
+        "collectives known only by the kernel's name: no sequence, a size only if the call has it, seldom a group",
     ),
     "collectives_without_group": ("missing", "gloo collectives; only a Flight Recorder dump has their group"),
     "comms_without_kernel": ("missing", "record_param_comms calls without a kernel in the trace"),
@@ -65,7 +65,7 @@ NSYS_OBSERVATIONS: Final = KINETO_OBSERVATIONS | {
     ),
     "collectives_without_metadata": (
         "guessed",
-        "collectives known only by the kernel's name: no group, sequence or size",
+        "collectives known only by the kernel's name: no sequence or size, seldom a group",
     ),
     "rank_assigned": (
         "guessed",

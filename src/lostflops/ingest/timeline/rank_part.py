@@ -11,7 +11,13 @@ import numpy.typing as npt
 
 from lostflops.ingest.common.columns import NULL, NULL32, Columns
 from lostflops.ingest.common.vocabulary import NO_STEP
-from lostflops.ingest.timeline.collectives import Launch, RecordedCollective, build_collectives, name_peers
+from lostflops.ingest.timeline.collectives import (
+    Launch,
+    RecordedCollective,
+    build_collectives,
+    name_exchange,
+    name_peers,
+)
 from lostflops.ingest.timeline.event_kinds import DEVICE_WORK, KERNELS, KIND_CODE, KINDS
 from lostflops.ingest.timeline.lookups import AnnotationLookup, LaunchMap, StepLookup
 from lostflops.ingest.timeline.memberships import memberships, sole_group
@@ -202,6 +208,7 @@ class RankPart:
         losses["collectives_without_group"] -= name_peers(
             collectives, recording.transfer_calls, sole_group(recording.document, self._rank)
         )
+        name_exchange(collectives, self._groups, _world_size(recording.document))
         self._losses.update(losses)
         base, host_rows = recording.base_time, recording.host.rows
         columns: dict[str, ColumnData] = {
@@ -298,6 +305,12 @@ class RankPart:
 
 
 _GROUP_COLUMNS = ("group_id", "position", "size", "name", "description", "backend")
+
+
+def _world_size(document: Mapping[str, Any]) -> int | None:
+    info = document.get("distributedInfo")
+    size = info.get("world_size") if isinstance(info, dict) else None
+    return size if type(size) is int else None
 
 
 def _attributes(items: Sequence[Any], table: TableSchema, but: tuple[str, ...]) -> dict[str, ColumnData]:
