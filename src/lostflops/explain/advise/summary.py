@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from lostflops.store.run import Run
 
 FIRST: Final = 3
-_OF_RANKS: Final = ("straggler", "work_imbalance")
+_OF_RANKS: Final = ("straggler", "work_imbalance", "expert_imbalance")
 _OF_PIPELINES: Final = ("stage_imbalance", "few_microbatches", "straggler", "work_imbalance")
 _SMALL: Final = "Fixing that saves less than 3% of the step."
 MOST_WORDS: Final = 15

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
+    from lostflops.account.align.expert_loads import ExpertLoads
     from lostflops.account.memory.blocks import RankMemory
     from lostflops.predict.costs.times import CommTimes
     from lostflops.predict.graph.replay import Schedule
@@ -60,6 +61,8 @@ class Facts:
     """Memory of the rank with the highest peak; None if no memory was recorded."""
     late: Callable[[], tuple[int, ...]] | None = None
     """Ranks that the diagnosis calls late; None if only the graph can decide."""
+    experts: Callable[[], ExpertLoads | None] | None = None
+    """Reads how many tokens each rank gets for its experts; gives None if no tokens travel."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from functools import cache, partial
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from lostflops.account.align.expert_loads import expert_loads
 from lostflops.account.align.mesh import recognise
 from lostflops.account.blame.judgement import judge
 from lostflops.account.ledger.scope import scope
@@ -58,6 +59,7 @@ def facts_of(run: Run, graph: TaskGraph, times: LearnTimes | None = None) -> Fac
         memory=highest,
         recomputable=cache(partial(recomputable, run, highest)),
         late=cache(partial(_late, run)),
+        experts=cache(partial(expert_loads, run)),
     )
 
 

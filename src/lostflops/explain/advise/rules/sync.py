@@ -100,19 +100,20 @@ def _small_collectives(case: Case) -> Iterator[Claim]:
         return
     lines = sources(case.run, made, rows)
     calls, place = made.a_step(rows), f" at {lines[0]}" if lines else ""
+    s = "" if f"{calls:.3g}" == "1" else "s"
     barriers = made.a_step(rows & (made.size < 0))
     found = case.price(_NOT_BLOCKING)
     is_unsure = calls < _USUAL and (found is None or found.low < _CLEAR)
     yield Claim(
         cause="sync",
-        what=f"The program waits for {calls:.3g} small collectives per step{place}.",
+        what=f"The program waits for {calls:.3g} small collective{s} per step{place}.",
         taken={**made.attribute(rows, TRANSFER), **made.attribute(rows, WAIT)},
         evidence=(
             Evidence(
-                f"{calls:.3g} collectives of at most {max(int(made.size[rows].max()), 0)} bytes per step"
+                f"training threads wait {format_ns(held // max(len(made.graph.steps), 1))} per step for {calls:.3g} "
+                f"collective{s} of at most {max(int(made.size[rows].max()), 0)} bytes"
                 + (f" ({barriers:.3g} of them barriers)" if barriers else "")
-                + f" block the training threads for {format_ns(held // max(len(made.graph.steps), 1))} per step, "
-                f"{format_share(held / case.wall)} of the time of all ranks",
+                + f", {format_share(held / case.wall)} of the time of all ranks",
                 events=made.examples(rows),
                 ranks=tuple(np.unique(made.rank[rows]).tolist()),
                 steps=made.steps(rows),
@@ -127,8 +128,8 @@ def _small_collectives(case: Case) -> Iterator[Claim]:
         ),
         changes=(_NOT_BLOCKING,),
         suspected=(
-            f"{calls:.3g} such calls per step are normal, and removing them may save little: ranks of different speed "
-            "would wait for each other elsewhere."
+            f"{calls:.3g} such call{s} per step can be normal, and removing them may save little: ranks of different "
+            "speed would wait for each other elsewhere."
             if is_unsure
             else ""
         ),

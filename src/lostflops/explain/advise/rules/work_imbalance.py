@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -24,18 +24,12 @@ if TYPE_CHECKING:
 
 ABOUT: Final = (
     "The rank with the most work sets the step time. Ranks get unequal work if batches differ in samples, sequences in "
-    "length, or experts and embedding tables in popularity. If it is always the same rank, its share is too large; if "
+    "length, or embedding tables in popularity. If it is always the same rank, its share is too large; if "
     "it changes from step to step, batches are composed at random. No device is at fault: compute time follows the "
     "amount of work."
 )
 _MOST_STEPS: Final = 5
 _EVEN: Final = "work=even"
-
-
-_RECEIVED: Final = """
-    select rank, sum(bytes_out)::double from enqueues where op = 'all_to_all' and bytes_out is not null group by rank"""
-_RECEIVES_MORE: Final = 1.15
-"""A rank that receives at least this many times the bytes of its peers has more work: its experts are popular."""
 
 
 def find(case: Case) -> Iterator[Claim]:
@@ -62,36 +56,24 @@ def _for_good(case: Case, loaded: Sequence[LateRank]) -> Claim:
     unit = first.done.unit if first.done is not None else "work"
     lost = attribute_lateness(case, ranks)
     waited = sum(ns for (_, line), ns in lost.items() if line in WAIT_LINES)
-    peers = {rank: case.mesh.cohort(rank, case.run.ranks) for rank in ranks}
-    hot = {rank: times for rank in ranks if (times := _received_more(case, rank, peers[rank])) is not None}
-    experts = " because of popular experts" if len(hot) == len(ranks) else ""
     return Claim(
         cause="work_imbalance",
         what=(
-            f"{named} {format_share(first.more)} more {unit} than other ranks in every step{experts}: waits take "
+            f"{named} {format_share(first.more)} more {unit} than other ranks in every step: waits take "
             f"{format_share(waited / (case.wall or 1))} of the time of all ranks."
         ),
         taken=lost,
-        evidence=(*(_cite_extra_work(case, one) for one in loaded), *_cite_hot_experts(hot)),
+        evidence=tuple(_cite_extra_work(case, one) for one in loaded),
         confidence=first.confidence,
         certain_if=f"count the {unit} of each rank in the training loop.",
         fix=(
             "Give every rank the same work: the same batch_size, and batches of similar length (sort by length, pack "
-            "sequences, or fill batches up to a number of tokens). Experts: --moe-router-load-balancing-type aux_loss. "
+            "sequences, or fill batches up to a number of tokens). "
             "Embedding tables: shard popular tables by rows."
         ),
         changes=(_EVEN,),
         ranks=ranks,
     )
-
-
-def _cite_hot_experts(hot: Mapping[int, float]) -> Iterator[Evidence]:
-    for rank, times in hot.items():
-        yield Evidence(
-            f"Rank {rank} receives {times:.2g} times the bytes of its peers in all-to-alls: its experts are chosen "
-            "more often.",
-            ranks=(rank,),
-        )
 
 
 def _cite_extra_work(case: Case, one: LateRank) -> Evidence:
@@ -168,14 +150,3 @@ def _turns(case: Case) -> dict[Place, int]:
 
 
 RULE: Final = Rule("work_imbalance", ABOUT, find)
-
-
-def _received_more(case: Case, rank: int, peers: Sequence[int]) -> float | None:
-    """Return how many times the bytes of its peers a rank gets in all-to-all exchanges; None if it gets no more, or
-    there are no such exchanges."""
-    found = dict(case.run.rows(_RECEIVED))
-    others = [found[one] for one in peers if one != rank and found.get(one)]
-    if rank not in found or not others:
-        return None
-    times = float(found[rank] / np.median(others))
-    return times if times >= _RECEIVES_MORE else None

@@ -16,6 +16,7 @@ from lostflops.predict.whatif.changes import (
     ddp,
     device,
     encode,
+    experts,
     first_bucket_mb,
     imbalance,
     launch,
@@ -75,6 +76,7 @@ _PIPELINE: Final[tuple[Change, ...]] = (
     imbalance.CHANGE,
     stages.CHANGE,
     work.CHANGE,
+    experts.CHANGE,
 )
 
 CHANGES: Final[tuple[Change, ...]] = (*_COMPUTE, *_COMMUNICATION, *_PIPELINE)

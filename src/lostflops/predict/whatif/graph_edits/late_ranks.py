@@ -123,10 +123,10 @@ def groups(graph: TaskGraph, rows: Rows, ranks: Sequence[int]) -> Rows:
     ranks."""
     lane = graph.tasks.lane[rows]
     role = np.where(graph.lanes.kind[lane] == LaneKind.HOST, NONE, graph.lanes.name[lane])
-    return number_distinct_rows(graph.tasks.step[rows], role, _segments(graph, ranks)[rows])
+    return number_distinct_rows(graph.tasks.step[rows], role, segments(graph, ranks)[rows])
 
 
-def _segments(graph: TaskGraph, ranks: Sequence[int]) -> Rows:
+def segments(graph: TaskGraph, ranks: Sequence[int]) -> Rows:
     """Count the collectives that the rank of each task called before it in the step: all of them if ranks call equally
     many in each step, else only those that all ranks attend, so that a missing record of one rank shifts nothing."""
     caller, host = launchers(graph), on_lanes(graph, LaneKind.HOST)

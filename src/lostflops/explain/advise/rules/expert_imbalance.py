@@ -1,0 +1,155 @@
+"""Some ranks get more tokens for their experts than others."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from lostflops.account.align.expert_loads import ExpertLoads, expert_loads
+from lostflops.core.results import Evidence
+from lostflops.core.units import format_ns, format_share, pluralise
+from lostflops.explain.advise.claim import Claim, Place
+from lostflops.explain.advise.rule import Rule
+from lostflops.predict.whatif.graph_edits.even_experts import ExpertTimes, expert_times
+
+if TYPE_CHECKING:
+    from lostflops.explain.advise.case import Case
+
+ABOUT: Final = (
+    "In a mixture of experts, a router chooses where each token goes. The rank whose experts are chosen most computes "
+    "longest, and all others wait for it when tokens return, in every layer. The sizes of the all-to-alls show how "
+    "many tokens each rank gets, and the compute time until they return shows what that costs."
+)
+_FOR_GOOD: Final = 1.15
+"""A rank that gets at least this many times the mean load, averaged over steps, has popular experts."""
+_BY_TURNS: Final = 1.25
+"""The same for the fullest rank of each step: by chance alone, few tokens are never quite even."""
+_MOST_LAYERS: Final = 3
+_NUMBERED: Final = re.compile(r"^(.*?)\.?\b(?:\w*_)?experts?\.(\d+)\.")
+_NAMES: Final = "select name from parameters where rank = {rank} order by position"
+
+
+@dataclass(frozen=True, slots=True)
+class _UnevenLayer:
+    layer: int
+    most: float
+    """Times the mean load on the fullest rank of a step, on average."""
+    rank: int
+    """The rank that is fullest most often."""
+    often: float
+    """Share of steps in which it is."""
+    always: float
+    """Times the mean load on that rank, on average over steps."""
+
+
+def find(case: Case) -> Iterator[Claim]:
+    loads = expert_loads(case.run)
+    if loads is None or case.baseline is None:
+        return
+    uneven = [one for layer in range(loads.layers) if _is_uneven(one := _look_at(loads, layer))]
+    times = expert_times(case.baseline.graph, loads) if uneven else None
+    if times is not None and times.rate.any():
+        yield _claim(case, loads, sorted(uneven, key=lambda one: -one.most), times)
+
+
+def _look_at(loads: ExpertLoads, layer: int) -> _UnevenLayer:
+    shares = loads.shares(layer)
+    fullest = shares.argmax(axis=1)
+    counts = np.bincount(fullest, minlength=len(loads.ranks))
+    place = int(counts.argmax())
+    return _UnevenLayer(
+        layer=layer,
+        most=float(shares.max(axis=1).mean()),
+        rank=loads.ranks[place],
+        often=float(counts[place] / len(shares)),
+        always=float(shares[:, place].mean()),
+    )
+
+
+def _is_uneven(one: _UnevenLayer) -> bool:
+    return one.always >= _FOR_GOOD or one.most >= _BY_TURNS
+
+
+def _claim(case: Case, loads: ExpertLoads, uneven: Sequence[_UnevenLayer], times: ExpertTimes) -> Claim:
+    first = uneven[0]
+    ranks = tuple(sorted({one.rank for one in uneven if one.always >= _FOR_GOOD and one.often >= 0.5}))
+    layers = ", in every expert layer" if len(uneven) == loads.layers else f", in {_layer(case, loads, first.layer)}"
+    layers = layers if loads.layers > 1 else ""
+    if ranks:
+        named = f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {', '.join(map(str, ranks))}"
+        most = max(one.always for one in uneven)
+        what = f"The experts of {named} get up to {most:.2g} times the mean number of tokens{layers}"
+    else:
+        what = f"One rank gets {first.most:.2g} times the mean number of tokens, each step another{layers}"
+    return Claim(
+        cause="expert_imbalance",
+        what=f"{what}: the others wait for it.",
+        taken=_taken(case, loads, times),
+        evidence=(*(_cite_layer(case, loads, one) for one in uneven[:_MOST_LAYERS]), _cite_time(loads, times)),
+        confidence=0.9,
+        certain_if="count the tokens of each expert in the router: the same experts must have more.",
+        fix=(
+            "Balance the router: a larger auxiliary loss (Megatron: --moe-aux-loss-coeff), a bias per expert "
+            "(--moe-router-enable-expert-bias), or at most a fixed number of tokens per expert "
+            "(--moe-expert-capacity-factor). An expert that has to be popular: place copies of it on several ranks."
+        ),
+        changes=("experts=even",),
+        ranks=ranks,
+        instead_of=("work_imbalance", "straggler"),
+    )
+
+
+def _layer(case: Case, loads: ExpertLoads, layer: int) -> str:
+    """Return a layer's name in the model if parameters name as many layers with experts, else its number."""
+    names = [name for (name,) in case.run.rows(_NAMES.format(rank=loads.ranks[0]))]
+    found = list(dict.fromkeys(match[1] for name in names if (match := _NUMBERED.match(name))))
+    named = f" (module {found[layer]})" if len(found) == loads.layers and found[layer] else ""
+    return f"layer {layer + 1} of {loads.layers} with experts{named}"
+
+
+def _expert(case: Case, loads: ExpertLoads, rank: int) -> str:
+    """Return which expert of the rank is meant, if it has only one."""
+    names = [name for (name,) in case.run.rows(_NAMES.format(rank=rank))]
+    experts = {match[2] for name in names if (match := _NUMBERED.match(name))}
+    if len(experts) == 1:
+        return f"; that is expert {loads.ranks.index(rank)}, the only one of the rank"
+    return f"; the rank has {len(experts)} experts" if experts else ""
+
+
+def _cite_layer(case: Case, loads: ExpertLoads, one: _UnevenLayer) -> Evidence:
+    steps = len(loads.shares(one.layer))
+    where = f"In {_layer(case, loads, one.layer)}, one" if loads.layers > 1 else "One"
+    return Evidence(
+        f"{where} rank gets {one.most:.3g} times the mean number of tokens; it is rank {one.rank} in "
+        f"{format_share(one.often)} of {pluralise(steps, 'step')}{_expert(case, loads, one.rank)}.",
+        ranks=(one.rank,),
+    )
+
+
+def _cite_time(loads: ExpertLoads, times: ExpertTimes) -> Evidence:
+    steps = {loads.trips[at].step for at in times.trips}
+    extra = float(times.excess.max(axis=1).sum()) / len(steps)
+    return Evidence(
+        f"Compute time follows tokens: {format_ns(round(extra))} per step more than with the mean number of tokens, on "
+        "the rank with most tokens of each layer.",
+        steps=tuple(sorted(steps)),
+    )
+
+
+def _taken(case: Case, loads: ExpertLoads, times: ExpertTimes) -> dict[Place, int]:
+    """Attribute to the load the compute time beyond the mean, and the waits of other ranks for the fullest."""
+    excess = times.excess
+    waits = (excess.max(axis=1, keepdims=True) - excess).sum(axis=0)
+    found: dict[Place, int] = {}
+    for place, rank in enumerate(loads.ranks):
+        lines = case.lines.get(rank, {})
+        for line, ns in (("comm.wait", waits[place]), ("compute", np.maximum(excess[:, place], 0).sum())):
+            found[rank, line] = min(round(float(ns)), lines.get(line, 0))
+    return found
+
+
+RULE: Final = Rule("expert_imbalance", ABOUT, find)
