@@ -43,15 +43,17 @@ def remove_abandoned() -> None:
 
 
 @contextmanager
-def locked(folder: Path, *, is_needed: bool = False) -> Iterator[None]:
-    """Lock a folder, after waiting for its lock; a file system without locks is used without.
+def locked(folder: Path, *, is_needed: bool = False) -> Iterator[bool]:
+    """Lock a folder, after waiting for its lock, and yield whether it is locked: some file systems have no locks.
 
     If the lock `is_needed`, raise OSError instead if it is not free.
     """
     lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
+        is_locked = False
         with suppress(*(() if is_needed else (OSError,))):
             fcntl.flock(lock, fcntl.LOCK_EX | (fcntl.LOCK_NB if is_needed else 0))
-        yield
+            is_locked = True
+        yield is_locked
     finally:
         os.close(lock)

@@ -1,5 +1,7 @@
 """Predictions are kept, found again and scored."""
 
+import errno
+import fcntl
 import os
 import re
 from pathlib import Path
@@ -139,6 +141,19 @@ def test_what_a_killed_writer_left_is_removed_and_hides_nothing(folder: Path, tm
     with RunWriter(run):
         pass
     assert not draft.exists()
+
+
+def test_without_locks_a_draft_may_be_one_that_somebody_writes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "no locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    draft = folder / "old" / "predictions" / ".p-00000000.json.1"
+    draft.parent.mkdir()
+    draft.write_text("{")
+    kept = asked(folder / "old")
+    assert draft.exists()
+    assert (draft.parent / f"{kept}.json").exists()
 
 
 def test_a_run_that_moved_is_found_where_it_is_now(folder: Path) -> None:

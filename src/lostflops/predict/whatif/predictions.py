@@ -159,8 +159,9 @@ def save(prediction: StoredPrediction, run: Path) -> None:
         raise OSError(errno.ELOOP, "refusing to write through a symbolic link", str(path.parent))
     path.parent.mkdir(exist_ok=True)
     unsealed = msgspec.structs.replace(prediction, seal=UNSEALED)
-    with locked(path.parent):
-        remove_drafts(path.parent)
+    with locked(path.parent) as is_alone:
+        if is_alone:  # otherwise a draft may be one that somebody writes now
+            remove_drafts(path.parent)
         new = path.with_name(f".{path.name}.{os.getpid()}")
         try:
             with new.open("xb") as file:
