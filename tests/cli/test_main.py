@@ -22,7 +22,7 @@ FLAGS = {
     "collectives": {"--ranks", "--ranks-per-host", "--calibration", "--topology", "--op", "--size", "--plot", "--json"},
     "comm": {"RUN", "--window", "--rank", "--step", "--limit", "--overlap", "--json"},
     "estimate": {"MODEL", "--device", "--topology", "--calibration", "--memory", "--compiled", "--json"}
-    | {"--dp", "--tp", "--cp", "--pp", "--zero", "--microbatch", "--batch", "--seq"}
+    | {"--dp", "--tp", "--cp", "--pp", "--virtual-stages", "--zero", "--microbatch", "--batch", "--seq"}
     | {"--dtype", "--precision", "--recompute", "--optimizer"},
     "fit": {"CMD", "--argument", "--variable", "--sizes", "--steps", "--device", "--memory", "--keep", "--json"},
     "flame": {"RUN", "--window", "--rank", "--step", "--line", "--all", "--out", "-o", "--collapsed", "--json"},

@@ -7,22 +7,25 @@ from lostflops.predict.costs.topology import TOPOLOGIES, read_topology
 
 
 @pytest.mark.parametrize(
-    ("name", "scaleup_gbs", "network_gbs", "nvls"),
+    ("name", "gpus", "scaleup_gbs", "network_gbs", "nvls"),
     [
-        ("dgx-a100", 300, 200, False),
-        ("DGX-H100", 450, 400, True),
-        ("dgx-h200", 450, 400, True),
-        ("dgx-b200", 900, 400, True),
-        ("p4d.24xlarge", 300, 50, False),
-        ("p5.48xlarge", 450, 400, True),
+        ("dgx-a100", 8, 300, 200, False),
+        ("DGX-H100", 8, 450, 400, True),
+        ("dgx-h200", 8, 450, 400, True),
+        ("dgx-b200", 8, 900, 400, True),
+        ("gb200-nvl72", 72, 900, 3600, True),
+        ("p4d.24xlarge", 8, 300, 50, False),
+        ("p5.48xlarge", 8, 450, 400, True),
     ],
 )
-def test_named_machines_say_what_their_datasheets_do(name: str, scaleup_gbs: int, network_gbs: int, nvls: bool) -> None:
+def test_named_machines_say_what_their_datasheets_do(
+    name: str, gpus: int, scaleup_gbs: int, network_gbs: int, nvls: bool
+) -> None:
     topology = read_topology(name)
-    assert (topology.gpus_per_host, topology.scaleup_gbs, topology.nvls) == (8, scaleup_gbs, nvls)
+    assert (topology.gpus_per_host, topology.scaleup_gbs, topology.nvls) == (gpus, scaleup_gbs, nvls)
     assert topology.nics_per_host * topology.nic_gbs == network_gbs
     assert topology.source
-    assert len(TOPOLOGIES) == 6
+    assert len(TOPOLOGIES) == 7
 
 
 @pytest.mark.parametrize("kind", ["toml", "json"])

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import msgspec
 import pytest
 
-from lostflops.core.errors import UnknownCost
+from lostflops.core.errors import UnknownCost, UsageError
 from lostflops.predict.costs.times import CollectiveTime, CommGroup, Op
 from lostflops.predict.estimate.demand import estimate_demand
 from lostflops.predict.estimate.description import ModelDescription, PlannedJob
 from lostflops.predict.estimate.estimate import Estimate, PlannedMachine, estimate
 from lostflops.predict.estimate.ranges import Range, exactly
 from lostflops.predict.estimate.result import result
+from lostflops.predict.estimate.step_time import EstimatedStep
 from lostflops.predict.estimate.work import attention_flops, model_flops, product_flops
 
 MODEL = ModelDescription(layers=4, hidden=256, heads=4, ffn=1024, vocabulary=1000)
@@ -49,11 +51,14 @@ class WideRates(MadeRates):
 @dataclass(frozen=True)
 class MadeTimes:
     each: float = 0
+    sends: float | None = None
+    """Time of a send between stages; None: as long as a collective."""
 
     def time(self, op: Op, size: int, group: CommGroup, algorithm: str | None = None) -> CollectiveTime:
         if group.hosts > 2:
             raise UnknownCost("no network is known")
-        return CollectiveTime(ns=self.each, low=self.each, high=self.each, algorithm="ring", source="made up")
+        ns = self.sends if op == "send_recv" and self.sends is not None else self.each
+        return CollectiveTime(ns=ns, low=ns, high=ns, algorithm="ring", source="made up")
 
 
 def step(job: PlannedJob, rates: MadeRates, times: MadeTimes | None = None, **known: int) -> Estimate:
@@ -212,9 +217,81 @@ def test_a_tied_embedding_is_summed_once() -> None:
     model = ModelDescription(layers=4, hidden=256, heads=4, ffn=1024, vocabulary=1000, tied=True)
     job = PlannedJob(sequence=1024, pp=4, batch=1)
     quick, slow = (
-        estimate(estimate_demand(model, job, 8), PlannedMachine("nothing", MadeRates(), MadeTimes(each))).step
+        estimate(estimate_demand(model, job, 8), PlannedMachine("nothing", MadeRates(), MadeTimes(each, sends=0))).step
         for each in (0, 1e9)
     )
     assert quick
     assert slow
     assert slow.bubble.high <= quick.bubble.high
+
+
+EVEN = ModelDescription(layers=16, hidden=256, heads=4, ffn=1024, vocabulary=1000, head="none", final_norm=False)
+
+
+def even_step(job: PlannedJob, times: MadeTimes, model: ModelDescription = EVEN) -> EstimatedStep:
+    found = estimate(estimate_demand(model, job, 64), PlannedMachine("nothing", MadeRates(), times)).step
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(("stages", "parts", "microbatches"), [(4, 1, 8), (4, 2, 8), (4, 4, 8), (2, 8, 2)])
+def test_interleaved_parts_divide_the_bubble(stages: int, parts: int, microbatches: int) -> None:
+    """The bubble is (p - 1) / (v m) of the work, as Megatron's paper on interleaved schedules says."""
+    job = PlannedJob(sequence=64, pp=stages, virtual_stages=parts, batch=microbatches, optimizer="sgd")
+    found = even_step(job, MadeTimes())
+    assert found.bubble.low / found.compute.low == pytest.approx((stages - 1) / (parts * microbatches), rel=0.001)
+
+
+def test_the_first_microbatch_is_sent_through_all_parts() -> None:
+    job = PlannedJob(sequence=64, pp=4, virtual_stages=2, batch=8)
+    still, sending = (even_step(job, MadeTimes(0, sends=each)) for each in (0, 1000))
+    assert sending.total.low - still.total.low == pytest.approx(2 * (4 * 2 - 1) * 1000)
+    assert sending.communication == still.communication
+
+
+def test_interleaved_parts_need_whole_rounds_of_microbatches() -> None:
+    with pytest.raises(UsageError, match="multiple of pp microbatches"):
+        PlannedJob(sequence=64, pp=4, virtual_stages=2, batch=6)
+    with pytest.raises(UsageError, match="needs pp above 1"):
+        PlannedJob(sequence=64, virtual_stages=2)
+    with pytest.raises(UsageError, match="pp x virtual_stages 32 is more than the number of layers"):
+        estimate_demand(EVEN, PlannedJob(sequence=64, pp=4, virtual_stages=8, batch=4), 8)
+
+
+@pytest.mark.parametrize(("layers", "expected"), [(16, (4, 4, 4, 4)), (14, (3, 4, 4, 3)), (15, (4, 4, 4, 3))])
+def test_embedding_and_head_count_as_layers_if_that_divides(layers: int, expected: tuple[int, ...]) -> None:
+    model = ModelDescription(layers=layers, hidden=256, heads=4, ffn=1024, vocabulary=1000)
+    job = PlannedJob(sequence=64, pp=4, virtual_stages=2, batch=4)
+    assert tuple(stage.layers for stage in estimate_demand(model, job, 8).stages) == expected
+
+
+def test_overlapped_sums_expose_one_part_or_what_exceeds_the_products() -> None:
+    waiting, beside = (PlannedJob(sequence=1024, tp=4, tp_overlap=overlaps) for overlaps in (False, True))
+    each = 1000.0
+    whole = even_step(waiting, MadeTimes(each)).communication.low
+    assert even_step(beside, MadeTimes(each)).communication == exactly(whole / 4)
+    slow = even_step(beside, MadeTimes(1e9))
+    assert slow.communication.low == pytest.approx(whole / each * 1e9 - slow.compute.low * 3 / 4)
+
+
+def test_interleaved_parts_hide_all_gradients_but_those_of_one() -> None:
+    job = PlannedJob(sequence=1024, dp=2, pp=4, virtual_stages=4, zero=1, batch=16)
+    found = even_step(job, MadeTimes(1000, sends=0))
+    gradients, parameters = (one.count for one, _ in found.transfers if one.dimension == "dp")
+    assert found.communication.low == pytest.approx((gradients + parameters) * 1000 / 4)
+    plain = even_step(msgspec.structs.replace(job, virtual_stages=1), MadeTimes(1000, sends=0))
+    assert plain.communication.low == 0
+
+
+def test_a_head_in_bf16_takes_twice_as_long_as_in_fp8() -> None:
+    model = ModelDescription(layers=1, hidden=256, heads=4, ffn=1024, vocabulary=100_000)
+    bf16, fp8 = (even_step(PlannedJob(sequence=64, dtype=dtype), MadeTimes(), model) for dtype in ("bf16", "fp8"))
+    head = 3 * 2 * 64 * 256 * 100_000 / 1e12 * 1e9
+    assert fp8.compute.low - bf16.compute.low == pytest.approx(head)
+
+
+def test_sequence_parallelism_shares_the_bytes_of_norms() -> None:
+    whole, shared = (estimate_demand(EVEN, PlannedJob(sequence=64, tp=tp), 8).stages[0].work for tp in (1, 4))
+    assert whole is not None
+    assert shared is not None
+    assert shared.moved == whole.moved * (1 / 4)

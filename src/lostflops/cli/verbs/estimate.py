@@ -84,6 +84,9 @@ def estimate(
     tp: Annotated[int | None, _degree("--tp", "Tensor-parallel ranks.")] = None,
     cp: Annotated[int | None, _degree("--cp", "Context-parallel ranks.")] = None,
     pp: Annotated[int | None, _degree("--pp", "Pipeline stages.")] = None,
+    virtual_stages: Annotated[
+        int | None, _degree("--virtual-stages", "Interleaved parts of the model on each pipeline stage.")
+    ] = None,
     zero: Annotated[
         int | None, typer.Option("--zero", min=0, max=3, help="ZeRO stage; 3 is FSDP.", show_default=False)
     ] = None,
@@ -128,6 +131,7 @@ def estimate(
     from lostflops.api import estimate_on
 
     chosen: dict[str, Any] = {"dp": dp, "tp": tp, "cp": cp, "pp": pp, "zero": zero}
+    chosen |= {"virtual_stages": virtual_stages}
     chosen |= {"microbatch": microbatch, "batch": batch, "sequence": seq, "dtype": dtype}
     chosen |= {"precision": precision, "recompute": recompute, "optimizer": optimizer, "compiled": compiled}
     answer, ranks, per_host = estimate_on(

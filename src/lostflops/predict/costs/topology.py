@@ -58,6 +58,17 @@ TOPOLOGIES: Final = {
         _machine("dgx-h100", "H100 80GB HBM3", (8, 50), "NVIDIA DGX H100 datasheet (8x 400 Gb/s NDR)", "intel"),
         _machine("dgx-h200", "H200", (8, 50), "NVIDIA DGX H200 datasheet (8x 400 Gb/s NDR)", "intel"),
         _machine("dgx-b200", "B200", (8, 50), "NVIDIA DGX B200 datasheet (8x 400 Gb/s NDR)", "intel"),
+        NetworkTopology(
+            name="gb200-nvl72",
+            device="GB200",
+            gpus_per_host=72,
+            scaleup_gbs=900,
+            nics_per_host=72,
+            nic_gbs=50,
+            link="nvlink",
+            source="NVIDIA GB200 NVL72 datasheet (72 GPUs on NVLink, 400 Gb/s each between racks)",
+            nvls=True,
+        ),
         _machine("p4d.24xlarge", "A100-SXM4-40GB", (4, 12.5), "AWS EC2 P4 instances (400 Gb/s EFA)", "intel"),
         _machine("p5.48xlarge", "H100 80GB HBM3", (32, 12.5), "AWS EC2 P5 instances (3200 Gb/s EFA)", "amd"),
     )

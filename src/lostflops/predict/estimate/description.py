@@ -108,6 +108,10 @@ class PlannedJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Ranks that share the tokens of each sequence; they hold the same parameters, as those of dp do."""
     tp: Positive = 1
     pp: Positive = 1
+    virtual_stages: Positive = 1
+    """Parts of the model on each pipeline stage, which are interleaved with those of other stages."""
+    tp_overlap: bool = False
+    """Whether sums of tensor parallelism run beside the products that make or take them, a part at a time."""
     zero: Annotated[int, Meta(ge=0, le=3)] = 0
     replicas: Positive = 1
     """ZeRO shards among dp x cp / replicas ranks, and whole replicas are reduced among each other (HSDP)."""
@@ -119,6 +123,8 @@ class PlannedJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """`fused` is FlashAttention or cuDNN's, `flex` is FlexAttention; neither keeps scores."""
     loss_chunks: Positive = 1
     """Number of parts in which the head and the loss take the tokens of a microbatch."""
+    step_seconds: Annotated[float, Meta(ge=0)] = 0
+    """Measured step time, from which `lostflops scale` starts; 0 if it was not measured."""
 
     def __post_init__(self) -> None:
         if self.dp % self.replicas:
@@ -129,6 +135,11 @@ class PlannedJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             raise UsageError(
                 f"batch {self.batch} is not a multiple of dp x microbatch = {self.dp} x {self.microbatch}: "
                 "every rank takes whole microbatches"
+            )
+        if self.virtual_stages > 1 and (self.pp == 1 or self.microbatches % self.pp):
+            raise UsageError(
+                f"virtual_stages {self.virtual_stages} needs pp above 1 and a multiple of pp microbatches per rank, "
+                f"not pp {self.pp} and {self.microbatches}: change batch, dp or pp"
             )
 
     @property
@@ -167,6 +178,12 @@ class PlannedJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     def held_dtype(self) -> Dtype:
         """Dtype of parameters and gradients in memory."""
         return "fp32" if self.precision == "autocast" else "bf16" if self.dtype == "fp8" else self.dtype
+
+    @property
+    def is_fused(self) -> bool:
+        """Whether norms, activations and sums of gradients are certainly fused: fp8 comes with TransformerEngine's
+        modules, or with torch.compile."""
+        return self.dtype == "fp8"
 
     @property
     def product_size(self) -> int:

@@ -84,7 +84,7 @@ def activations(model: ModelDescription, job: PlannedJob, stage: int) -> Range:
     layers = stage_layers(model, job)[stage]
     layer = layer_activations(model, job) * tokens
     entry = Range(1 / job.tp, 1) * (tokens * model.hidden * job.product_size)
-    ahead = min(job.microbatches, job.pp - stage)
+    ahead = count_held_microbatches(job, stage)
     whole = layer * (layers * ahead)
     full = entry * (layers * ahead) + layer
     kept = {"none": whole, "full": full, "selective": Range(full.low, max(full.high, whole.high))}
@@ -93,6 +93,23 @@ def activations(model: ModelDescription, job: PlannedJob, stage: int) -> Range:
         chunk = tokens / job.loss_chunks * model.vocabulary / job.tp
         ends += Range(job.product_size, 2 * job.product_size + 8) * chunk + Range(entry.low, 3 * entry.high)
     return kept[job.recompute] + ends
+
+
+def count_held_microbatches(job: PlannedJob, stage: int) -> float:
+    """Return the microbatches whose activations a stage holds at once; with interleaved stages, parts of microbatches
+    count as parts.
+
+    >>> job = PlannedJob(sequence=1, pp=4, batch=8)
+    >>> [count_held_microbatches(job, stage) for stage in (0, 3)]
+    [4, 1]
+    >>> count_held_microbatches(PlannedJob(sequence=1, pp=4, virtual_stages=2, batch=8), 0)
+    5.5
+    """
+    left = job.pp - stage
+    if job.virtual_stages == 1:
+        return min(job.microbatches, left)
+    parts = 2 * (left - 1) + (job.virtual_stages - 1) * job.pp + 1
+    return min(job.microbatches, parts / job.virtual_stages)
 
 
 def layer_activations(model: ModelDescription, job: PlannedJob) -> Range:

@@ -2,9 +2,10 @@
 
 Without a calibration, rates are ranges below the dense peak. The best rate of products is public for some devices
 (`ACHIEVABLE`, the best of many shapes); 80% of peak is assumed for others. Training reaches less, because its shapes
-are given and clocks drop under load: published runs of Llama 3.1 8B on H100 (torchtitan, December 2024) reach about 60%
-of the best rate of products, which is the low end; it is lower if a side of a product is short. Fused attention reaches
-30% to 75% of peak (FlashAttention 2 and 3 report 50% to 75% for long sequences), memory 70% to 90% of its data sheet.
+are given and clocks drop under load: `SUSTAINED` is the part that it reaches, lower if a side of a product is short.
+The low end of bf16 on Hopper is from published runs of Llama 3.1 8B on H100 (torchtitan, December 2024), those of fp8
+are from MLPerf; bf16 on Blackwell has the middle of fp8 and a wider range. Fused attention reaches 30% to 75% of peak
+(FlashAttention 2 and 3 report 50% to 75% for long sequences), memory 70% to 90% of its data sheet.
 """
 
 from __future__ import annotations
@@ -18,15 +19,32 @@ from lostflops.account.facts.devices import DEVICES, Device, find_device
 from lostflops.core.errors import UsageError
 from lostflops.predict.estimate.ranges import Range
 
-ACHIEVABLE: Final[Mapping[str, float]] = {
-    "A100-SXM4-80GB": 271,
-    "H100-SXM5": 794,
-    "B200": 1745,
-    "GB200": 1822,
-    "MI300X": 668,
-    "MI325X": 785,
+ACHIEVABLE: Final[Mapping[str, Mapping[str, float]]] = {
+    "A100-SXM4-80GB": {"bf16": 271},
+    "H100-SXM5": {"bf16": 794, "fp8": 1403},
+    "H200-SXM": {"bf16": 794, "fp8": 1453},
+    "B200": {"bf16": 1745, "fp8": 3432},
+    "GB200": {"bf16": 1822, "fp8": 3616},
+    "MI300X": {"bf16": 668},
+    "MI325X": {"bf16": 785},
 }
-"""Best bf16 TFLOPS over shapes of matrix products: maximum achievable matmul FLOPS of the ML engineering open book."""
+"""Best TFLOPS over shapes of matrix products: maximum achievable matmul FLOPS of the ML engineering open book."""
+_HOPPER: Final = Range(0.6, 0.93)
+_HOPPER_FP8: Final = Range(0.71, 0.9)
+_BLACKWELL: Final = Range(0.5, 0.8)
+_BLACKWELL_FP8: Final = Range(0.57, 0.72)
+SUSTAINED: Final[Mapping[tuple[str, str], Range]] = {
+    ("H100-SXM5", "bf16"): _HOPPER,
+    ("H100-SXM5", "fp8"): _HOPPER_FP8,
+    ("H200-SXM", "bf16"): _HOPPER,
+    ("H200-SXM", "fp8"): _HOPPER_FP8,
+    ("B200", "bf16"): _BLACKWELL,
+    ("B200", "fp8"): _BLACKWELL_FP8,
+    ("GB200", "bf16"): _BLACKWELL,
+    ("GB200", "fp8"): _BLACKWELL_FP8,
+}
+"""Part of the best rate that products reach in training, by device and dtype; `_TYPICAL` to 1 for others. Those of fp8
+were fitted to six systems of MLPerf Training with 256 and 512 GPUs: docs/explanation/estimate.md."""
 _BEST: Final = 0.8
 _TYPICAL: Final = 0.6
 _SHORT: Final = 128
@@ -103,11 +121,13 @@ class PublishedRates:
 
     def flops(self, m: int, n: int, k: int) -> Range:
         best = _BEST
-        if (measured := ACHIEVABLE.get(self.device.name)) is not None:
-            best = measured / self.device.peaks["bf16"]
+        if measured := ACHIEVABLE.get(self.device.name):
+            dtype = self.dtype if self.dtype in measured else "bf16"
+            best = measured[dtype] / self.device.peaks[dtype]
         side = min(m, n, k)
         short = side / (side + _SHORT) if side else 1
-        return Range(_TYPICAL * short, 1) * (best * self._known_peak)
+        reached = SUSTAINED.get((self.device.name, self.dtype), Range(_TYPICAL, 1))
+        return reached * (short * best * self._known_peak)
 
     def attention(self, sequence: int) -> Range:
         """Return the FLOPs per second of attention, in bf16 if products are in fp8, which is only for products."""

@@ -137,7 +137,7 @@ def _step(found: Estimate, step: EstimatedStep) -> Section:
         ),
     )
     tokens, mfu = found.tokens_per_second, found.mfu
-    bubble = (job.pp - 1) / (job.microbatches + job.pp - 1)
+    bubble = (job.pp - 1) / (job.virtual_stages * job.microbatches + job.pp - 1)
     items = [
         Pair("low", round(total.low), "ns", "step, best case"),
         Pair("high", round(total.high), "ns", "step, worst case"),

@@ -3,14 +3,15 @@
 Each product takes the longer of its FLOPs at the rate of its shape and its bytes at the memory's rate. Ops between
 products, accumulated gradients and the optimizer take the time of their bytes. The low end is a compiled model whose
 passes hide as much communication as they can; the high end launches every op by itself, fuses nothing, and exposes all
-communication. The ends are closer for a job that is known to be eager or compiled. Sums of tensor parallelism are
-exposed at both ends, because the next product waits for them. A pipeline of p stages and m microbatches adds p - 1
-microbatches (1F1B, GPipe).
+communication that half of the passes do not hide. The ends are closer for a job that is known to be eager or compiled.
+Sums of tensor parallelism are exposed at both ends, because the next product waits for them, unless both are split into
+parts that run side by side. A pipeline of p stages adds p - 1 microbatches to its m (1F1B, GPipe), divided by the
+number of interleaved parts of a stage.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from lostflops.predict.costs.times import CollectiveTime, CommTimes
@@ -25,6 +26,9 @@ from lostflops.predict.estimate.work import FLASH_BACKWARD, LAUNCHED, ModelWork,
 PASSES: Final = Range(1, 2.5)
 """Times that the optimizer touches its bytes: once if fused; otherwise also for temporaries and the norm of
 gradients."""
+
+WIDE: Final = 2
+"""How much longer a product takes in bf16 than in fp8, on every device that has both."""
 
 ATTENTION: Final = {"fused": (1, 1), "flex": (0.9, 0.85)}
 """Part of the rate of fused attention, forward and backward: as PyTorch published it with FlexAttention (August
@@ -103,7 +107,11 @@ def step_time(
     updating = moving(updated, rates)
     # What is summed once a step (a tied embedding) is no part of a microbatch.
     repeated = _sum(tuple(pair for pair in timed if pair[0].dimension != "pp"), blocking=True)
-    bubble = (microbatch.total + repeated * (1 / job.microbatches)) * (job.pp - 1)
+    filling = (job.pp - 1) / job.virtual_stages
+    # The first microbatch is sent through all parts of all stages, and its gradient back.
+    sends = 2 * (job.pp * job.virtual_stages - 1)
+    sent = _sum(tuple(pair for pair in timed if pair[0].op == "send_recv"), blocking=False, each=True) * sends
+    bubble = (microbatch.total + repeated * (1 / job.microbatches)) * filling + sent
     return EstimatedStep(
         compute=whole.compute,
         memory=whole.memory + Range(updating.low * PASSES.low, updating.high * PASSES.high),
@@ -136,18 +144,18 @@ def backward_pass(job: PlannedJob, work: ModelWork, rates: Rates) -> PassTime:
 
 
 def _by_weight(one: Product) -> Product:
-    return Product(one.m, one.k, one.n, one.count, one.unshaped)
+    return replace(one, n=one.k, k=one.n)
 
 
 def _by_input(one: Product) -> Product:
-    return Product(one.n, one.k, one.m, one.count, one.unshaped)
+    return replace(one, m=one.n, n=one.k, k=one.m)
 
 
 def _products(products: tuple[Product, ...], size: int, rates: Rates) -> tuple[Range, Range]:
     """Return the time of products that compute limits, and of those that memory limits."""
     computing = moving_ = NOTHING
     for one in products:
-        computed = _at(one.flops, rates.flops(one.m, one.n, one.k))
+        computed = _at(one.flops * (WIDE if one.is_wide else 1), rates.flops(one.m, one.n, one.k))
         moved = moving(one.elements * size, rates)
         if moved.low > computed.low:
             moving_ += Range(moved.low, max(moved.high, computed.high))
@@ -176,24 +184,78 @@ def _add_launch_waits(one: PassTime, kernels: Range, rates: Rates) -> PassTime:
     return PassTime(one.compute, one.memory, Range(max(0.0, least - one.total.low), max(0.0, worst)))
 
 
-def _sum(timed: tuple[tuple[Transfer, CollectiveTime], ...], *, blocking: bool, what: str = "") -> Range:
+def _sum(
+    timed: tuple[tuple[Transfer, CollectiveTime], ...], *, blocking: bool, what: str = "", each: bool = False
+) -> Range:
     total = NOTHING
     for one, time in timed:
         if one.blocking == blocking and (not what or one.dimension == what):
-            total += Range(time.low, time.high) * one.count
+            total += Range(time.low, time.high) * (1 if each else one.count)
     return total
 
 
 def _estimate_exposed_comm(
     job: PlannedJob, forward: PassTime, backward: PassTime, timed: tuple[tuple[Transfer, CollectiveTime], ...]
 ) -> Range:
-    """Return the exposed communication: at best what passes are too short to hide, at worst all of it. The backward
-    pass hides the gradients that it makes, all passes hide the parameters that ZeRO-3 gathers."""
-    data = _sum(timed, blocking=False, what="dp")
-    passes = backward.total.low + (forward.total.low if job.zero else 0)
-    hidden = passes * (job.microbatches if job.zero >= 2 else 1)
-    pipeline = _sum(timed, blocking=False, what="pp")
-    return Range(max(0.0, data.low - hidden), data.high) + Range(0, pipeline.high)
+    """Return the exposed communication that passes can hide. Sends between stages wait for nothing if parts of stages
+    are interleaved."""
+    pipeline = NOTHING if job.virtual_stages > 1 else _sum(timed, blocking=False, what="pp")
+    products = (forward.compute + backward.compute) * job.microbatches
+    return (
+        _estimate_exposed_data(job, forward.total, backward.total, timed)
+        + Range(0, pipeline.high)
+        + _estimate_exposed_sums(job, products, timed)
+    )
+
+
+def _estimate_exposed_data(
+    job: PlannedJob, forward: Range, backward: Range, timed: tuple[tuple[Transfer, CollectiveTime], ...]
+) -> Range:
+    """Return the exposed communication of data parallelism. The backward pass hides the gradients that it makes, all
+    passes hide the parameters that ZeRO gathers: at best as long as they take, at worst half as long, and never the
+    last collective."""
+    data = tuple(pair for pair in timed if pair[0].dimension == "dp")
+    if job.zero < 2 and job.virtual_stages > 1:
+        return _estimate_exposed_parts(job, forward, backward, data)
+    whole = _sum(data, blocking=False)
+    hidden = (backward + (forward if job.zero else NOTHING)) * (job.microbatches if job.zero >= 2 else 1)
+    last = sum(time.high for _, time in data)
+    return _between(whole.low - hidden.low, min(whole.high, max(last, whole.high - hidden.high / 2)))
+
+
+def _estimate_exposed_parts(
+    job: PlannedJob, forward: Range, backward: Range, data: tuple[tuple[Transfer, CollectiveTime], ...]
+) -> Range:
+    """Return the exposed data-parallel communication of interleaved parts of stages. As many microbatches as there are
+    stages go through all parts before the next ones do: the first of them hide gathered parameters, and the last ones
+    reduced gradients, of all parts but one."""
+    exposed = NOTHING
+    for is_gathered, hidden in ((True, forward), (False, backward)):
+        sent = _sum(tuple(pair for pair in data if (pair[0].op == "all_gather") == is_gathered), blocking=False)
+        exposed += _expose_first_part(sent, hidden * job.pp, job.virtual_stages)
+    return exposed
+
+
+def _estimate_exposed_sums(
+    job: PlannedJob, compute: Range, timed: tuple[tuple[Transfer, CollectiveTime], ...]
+) -> Range:
+    """Return the exposed part of overlapped tensor-parallel sums. A sum and the product beside it are split into as
+    many parts as there are ranks."""
+    return _expose_first_part(_sum(timed, blocking=False, what="tp"), compute, job.tp)
+
+
+def _expose_first_part(sent: Range, work: Range, parts: int) -> Range:
+    """Return the exposed part of communication that is split into parts, each beside the work on another: one part, and
+    what takes longer than the work."""
+    least, most = (
+        max(time / parts, time - beside * (parts - 1) / parts)
+        for time, beside in ((sent.low, work.low), (sent.high, work.high))
+    )
+    return _between(least, most)
+
+
+def _between(one: float, other: float) -> Range:
+    return Range(max(0.0, min(one, other)), max(0.0, one, other))
 
 
 def updated_bytes(model: ModelDescription, job: PlannedJob, stage: int) -> float:

@@ -119,17 +119,26 @@ def check_layout(model: ModelDescription, job: PlannedJob) -> None:
         raise UsageError(
             f"a sequence of {job.sequence} is longer than the {model.positions} learned positions of the model"
         )
-    if job.pp > model.layers:
-        raise UsageError(f"pp {job.pp} is more than the number of layers ({model.layers})")
+    if job.pp * job.virtual_stages > model.layers:
+        stages = "pp" if job.virtual_stages == 1 else "pp x virtual_stages"
+        raise UsageError(f"{stages} {job.pp * job.virtual_stages} is more than the number of layers ({model.layers})")
 
 
 def stage_layers(model: ModelDescription, job: PlannedJob) -> tuple[int, ...]:
-    """Return the layers of each pipeline stage; the first stages have one more if they do not divide.
+    """Return the layers of each pipeline stage. If only layers + 2 divide, the embedding and the head count as layers
+    of the first and the last stage; if those do not divide either, the first stages have one more.
 
     >>> job = PlannedJob(sequence=1, pp=4)
-    >>> stage_layers(ModelDescription(layers=10, hidden=8, heads=2, ffn=32, vocabulary=100), job)
-    (3, 3, 2, 2)
+    >>> [
+    ...     stage_layers(ModelDescription(layers=layers, hidden=8, heads=2, ffn=32, vocabulary=100), job)
+    ...     for layers in (12, 10, 9)
+    ... ]
+    [(3, 3, 3, 3), (2, 3, 3, 2), (3, 2, 2, 2)]
     """
+    parts = job.pp * job.virtual_stages
+    if model.layers % parts and not (model.layers + 2) % parts:
+        each = (model.layers + 2) // job.pp
+        return tuple(each - (stage == 0) - (stage == job.pp - 1) for stage in range(job.pp))
     each, more = divmod(model.layers, job.pp)
     return tuple(each + (stage < more) for stage in range(job.pp))
 

@@ -137,7 +137,7 @@ def _tensor_parallel(model: ModelDescription, job: PlannedJob, stage: int, per_h
             size=size,
             count=(count + ends) * job.microbatches,
             group=group,
-            blocking=True,
+            blocking=not job.tp_overlap,
         )
     ]
 
@@ -179,8 +179,9 @@ def _pipeline(model: ModelDescription, job: PlannedJob, stage: int, per_host: in
     stride = job.tp * job.alike
     # Neighbouring stages share a host only where both fit on it.
     pair = CommGroup(2, 1 if 2 * stride <= per_host else 2)
-    size = job.tokens * model.hidden * job.product_size
-    neighbours = (stage > 0) + (stage < job.pp - 1)
+    # Each tensor-parallel rank sends its part of the tokens.
+    size = job.tokens * model.hidden // job.tp * job.product_size
+    neighbours = 2 * job.virtual_stages - (stage == 0) - (stage == job.pp - 1)
     found = [
         Transfer(
             dimension="pp",

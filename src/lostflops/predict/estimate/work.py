@@ -46,6 +46,8 @@ class Product:
     """Number of such products."""
     unshaped: float = 0
     """FLOPs if the shapes are not known, else 0."""
+    is_wide: bool = False
+    """Whether it stays in bf16 where the job's products are in fp8."""
 
     @property
     def flops(self) -> float:
@@ -120,14 +122,15 @@ def work(model: ModelDescription, job: PlannedJob, stage: int) -> ModelWork:
     layers = stage_layers(model, job)[stage]
     tokens = job.tokens
     pairs = job.microbatch * count_attended_pairs(job.sequence, model.causal) / job.cp
-    moved = FUSED[job.compiled] * (layers * tokens * _layer_elements(model, job) * job.product_size)
+    fusion = FUSED[True if job.is_fused else job.compiled]
+    moved = fusion * (layers * tokens * _layer_elements(model, job) * job.product_size)
     if stage == job.pp - 1 and model.head != "none":
         moved += LOGIT_PASSES * (tokens * (model.vocabulary / job.tp) * job.product_size)
     return ModelWork(
         products=tuple(product for part in mine for product in _products(model, job, stage, part)),
         attention=4.0 * layers * (model.heads // job.tp) * model.width * pairs,
         moved=moved,
-        accumulated=exactly(_count_accumulated_bytes(model, job, stage, mine)),
+        accumulated=NOTHING if job.is_fused else exactly(_count_accumulated_bytes(model, job, stage, mine)),
         launched=LAUNCHED[job.compiled] * (KERNELS * layers),
     )
 
@@ -151,7 +154,8 @@ def _products(model: ModelDescription, job: PlannedJob, stage: int, part: Tensor
     if tensor.name == "pooler":
         return [Product(job.microbatch, rows, columns)]
     if tensor.name == "head" or is_tied_head:
-        return [Product(-(-tokens // job.loss_chunks), rows, columns, tokens / -(-tokens // job.loss_chunks))]
+        chunk = -(-tokens // job.loss_chunks)
+        return [Product(chunk, rows, columns, tokens / chunk, is_wide=job.dtype == "fp8")]
     if tensor.experts > 1:
         routed = tokens * model.experts_per_token
         each = max(1, routed // tensor.experts)
@@ -161,10 +165,11 @@ def _products(model: ModelDescription, job: PlannedJob, stage: int, part: Tensor
 
 def _layer_elements(model: ModelDescription, job: PlannedJob) -> float:
     """Return the elements that the ops between products read and write for a token, each fused as far as possible: norm
-    (2 h), rotation (queries and keys in and out), residual with norm (4 h), activation, residual (3 h)."""
+    (2 h), rotation (queries and keys in and out), residual with norm (4 h), activation, residual (3 h). Tensor-parallel
+    ranks share the tokens of norms and residuals (sequence parallelism)."""
     rotated = 2 * (model.heads + model.keys) * model.width
     activated = (3 if model.gated else 2) * model.ffn * max(1, model.experts_per_token)
-    return 9 * model.hidden + (rotated + activated) / job.tp
+    return (9 * model.hidden + rotated + activated) / job.tp
 
 
 def _count_accumulated_bytes(
