@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         hang,
         ingest,
         open,  # noqa: A004
+        scale,
         score,
         verify,
     )
@@ -52,6 +53,7 @@ __all__ = [
     "ingest",
     "open",
     "record",
+    "scale",
     "score",
     "step",
     "trace_handler",
@@ -74,6 +76,7 @@ _HOMES = {
     "ingest": "lostflops.ingest",
     "open": "lostflops.api",
     "record": "lostflops.collect.api",
+    "scale": "lostflops.api",
     "score": "lostflops.api",
     "step": "lostflops.collect.api",
     "trace_handler": "lostflops.collect.trace_handler",

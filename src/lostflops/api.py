@@ -593,9 +593,30 @@ def estimate(
 ) -> Result:
     """Predict step time and memory of a job before it is launched, from a description of its model.
 
-    `job` is dp, tp, cp, pp, zero, microbatch, batch, sequence, dtype, precision, recompute, optimizer and compiled.
+    `job` has the fields of a description, such as dp, tp, cp, pp, virtual_stages, zero, microbatch, batch, sequence,
+    dtype, precision, recompute, optimizer and compiled.
     """
     return estimate_on(model, device=device, topology=topology, calibration=calibration, memory=memory, job=job)[0]
+
+
+def scale(
+    description: Place,
+    ranks: Numbers,
+    *,
+    topology: str | None = None,
+    calibration: Place | None = None,
+    strong: bool = False,
+    batch: int | None = None,
+) -> Result:
+    """Return the step time of a described job at other numbers of ranks, from its measured `step_seconds`."""
+    from lostflops.predict.estimate.machine import machine as find_machine
+    from lostflops.predict.estimate.request import request
+    from lostflops.predict.scaling.described import scale_description
+
+    asked = request(str(description), {})
+    file = None if calibration is None else Path(calibration)
+    machine = find_machine(asked.job.dtype, device=None, topology=topology, calibration=file, memory=None)
+    return scale_description(asked, machine, list(ranks), strong=strong, batch=batch)
 
 
 def estimate_on(

@@ -68,6 +68,7 @@ FLAGS = {
         "--strong",
         "--ranks-per-host",
         "--mesh",
+        "--batch",
         "--plot",
         "--json",
     },

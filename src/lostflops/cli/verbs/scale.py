@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lostflops.cli.assumptions import CalibrationOption, TopologyOption
 from lostflops.cli.output import JsonOption, RunArgument, command, show
 from lostflops.cli.scope import MeshOption, rank_bar
+
+if TYPE_CHECKING:
+    from lostflops.core.results import Result
 
 EXAMPLE = "lostflops scale run --ranks 64,512,4096 --topology dgx-h100"
 
@@ -37,6 +40,16 @@ def scale(
         ),
     ] = None,
     mesh: MeshOption = None,
+    batch: Annotated[
+        int | None,
+        typer.Option(
+            "--batch",
+            min=1,
+            metavar="N",
+            help="Sequences per step at these numbers of ranks, for a description.  [default: in proportion to ranks]",
+            show_default=False,
+        ),
+    ] = None,
     plot: Annotated[
         Path | None, typer.Option("--plot", metavar="FILE", help="Write a plot to this SVG file.", show_default=False)
     ] = None,
@@ -46,24 +59,41 @@ def scale(
 
     Replays the recorded steps with the transfer times of larger data-parallel groups, from a calibration or topology,
     otherwise from the run's own collectives. Without --strong, the work per rank stays the same (weak scaling).
+
+    RUN can also be a description of a job as for lostflops estimate, with its measured step_seconds: the estimate is
+    then scaled to that step.
     """
+    from lostflops.api import scale as scale_description
     from lostflops.cli.scope import open_run
+    from lostflops.core.errors import UsageError
     from lostflops.show.report import svg
 
-    with open_run(run) as opened, rank_bar() as progress:
-        result = opened.scale(
-            numbers(ranks),
-            calibration=calibration,
-            topology=topology,
-            strong=strong,
-            ranks_per_host=ranks_per_host,
-            mesh=mesh,
-            progress=progress,
+    result: Result
+    is_description = run.is_file() and run.suffix in {".toml", ".json"}
+    if is_description:
+        if ranks_per_host is not None or mesh is not None:
+            raise UsageError(f"{run} is a description, which has its own layout: leave out --ranks-per-host and --mesh")
+        result = scale_description(
+            run, numbers(ranks), calibration=calibration, topology=topology, strong=strong, batch=batch
         )
+    elif batch is not None:
+        raise UsageError("--batch is for a description of a job: leave it out, or give --strong")
+    else:
+        with open_run(run) as opened, rank_bar() as progress:
+            result = opened.scale(
+                numbers(ranks),
+                calibration=calibration,
+                topology=topology,
+                strong=strong,
+                ranks_per_host=ranks_per_host,
+                mesh=mesh,
+                progress=progress,
+            )
     if plot is not None:
         with plot.open("w", encoding="utf-8") as stream:
             svg.write(result, stream)
-    show(replace(result, next_command=command("comm", run)), as_json)
+    next_command = command("estimate", run) if is_description else command("comm", run)
+    show(replace(result, next_command=next_command), as_json)
 
 
 def numbers(text: str) -> list[int]:
