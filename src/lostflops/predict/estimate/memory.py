@@ -16,7 +16,7 @@ are added (one number per head for attention, two for norms). A compiled model i
 between the last two, and a job for which this is unknown between the first and the last. Attention keeps no scores: an
 implementation that does needs far more. With recomputation `full` a layer keeps its input, and one layer of one
 microbatch at a time has all; `selective` is anything between. A pipeline stage holds as many microbatches as there are
-stages from itself to the last (1F1B).
+stages from itself to the last (1F1B); with interleaved parts, more of them, in parts.
 
 Not counted: the context of the driver, buffers of NCCL, memory that the caching allocator holds and has not handed out,
 and Adam's step counters (4 bytes per tensor, on the host unless the optimizer is fused).
