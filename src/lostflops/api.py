@@ -614,6 +614,8 @@ def scale(
     from lostflops.predict.scaling.described import scale_description
 
     asked = request(str(description), {})
+    if topology is None and calibration is None:
+        raise UsageError("the device and network of a described job are unknown: give --topology or --calibration")
     file = None if calibration is None else Path(calibration)
     machine = find_machine(asked.job.dtype, device=None, topology=topology, calibration=file, memory=None)
     return scale_description(asked, machine, list(ranks), strong=strong, batch=batch)

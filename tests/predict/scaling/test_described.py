@@ -100,6 +100,11 @@ def test_a_description_without_a_measured_step_is_refused(tmp_path: Path) -> Non
             lf.scale(path, [512], topology="dgx-h100")
 
 
+def test_a_machine_is_needed(described: Path) -> None:
+    with pytest.raises(UsageError, match="give --topology or --calibration"):
+        lf.scale(described, [512])
+
+
 @pytest.mark.parametrize("option", [("--mesh", "dp=4"), ("--ranks-per-host", "8")])
 def test_options_of_a_run_are_refused_for_a_description(described: Path, option: tuple[str, str]) -> None:
     done = CliRunner().invoke(build(), ["scale", str(described), "--ranks", "512", *option])
