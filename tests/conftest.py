@@ -36,8 +36,22 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give slow tests an hour, in place of the five minutes that others have."""
+    """Mark all but a few variants of a test slow, and give slow tests an hour, in place of the five minutes that others
+    have."""
+    variants: dict[tuple[str, str], list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("few") is not None and item.get_closest_marker("slow") is None:
+            variants.setdefault((item.location[0], item.name.partition("[")[0]), []).append(item)
+    for own in variants.values():
+        marker = own[0].get_closest_marker("few")
+        assert marker is not None
+        count = min(marker.args[0], len(own))
+        kept = {number * len(own) // count for number in range(count)}
+        for number, item in enumerate(own):
+            if number not in kept:
+                item.add_marker(pytest.mark.slow)
     for item in items:
         if item.get_closest_marker("slow") is not None:
             item.add_marker(pytest.mark.timeout(3600))

@@ -100,6 +100,7 @@ def test_the_flags_are_frozen() -> None:
 
 
 @pytest.mark.parametrize("verb", ["", *(function.__name__ for _, function in COMMANDS)])
+@pytest.mark.few(8)
 def test_help_is_light(verb: str) -> None:
     script = (
         "import sys\n"

@@ -46,6 +46,7 @@ def lines_of(text: str) -> list[str]:
 
 @pytest.mark.parametrize("columns", [60, 80, 120, 200])
 @pytest.mark.parametrize("verb", ["report", "diagnose"])
+@pytest.mark.few(3)
 def test_answers_follow_the_width(verb: str, columns: int, run: Path) -> None:
     text, code = shown(verb, str(run), columns=columns)
     assert code == 0
@@ -97,6 +98,7 @@ def test_a_pipe_gets_text_alone(run: Path) -> None:
         (("explain", "{run}", "99"), 2, "99"),
     ],
 )
+@pytest.mark.few(3)
 def test_errors_say_what_to_type(words: tuple[str, ...], code: int, says: str, run: Path) -> None:
     text, ended = shown(*(word.format(run=run) for word in words), columns=200)
     assert ended == code

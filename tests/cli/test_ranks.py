@@ -53,6 +53,7 @@ def staged(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("cause", CAUSES)
+@pytest.mark.few(2)
 def test_each_cause(lostflops, tmp_path: Path, cause: str) -> None:
     straggler, lines = CAUSES[cause]
     cluster = SyntheticCluster(ranks=4, model=MODEL, stragglers=(straggler,)).generate()

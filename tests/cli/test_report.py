@@ -611,6 +611,7 @@ def strange(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     return STRANGE[request.param](tmp_path_factory.mktemp("strange"))
 
 
+@pytest.mark.few(3)
 def test_strange_runs(lostflops, strange: Path) -> None:
     """Every verb answers in both forms, or says what to do."""
     for verb in VERBS:

@@ -204,6 +204,7 @@ print("lostflops.collect.attach" in sys.modules, file=sys.stderr)
         pytest.param("import importlib.metadata; importlib.metadata.version('torch')", marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.few(1)
 def test_torch_looks_as_it_does_unrecorded(tmp_path: Path, before: str) -> None:
     """Also where a program asks first whether torch is there, as many libraries do."""
     pytest.importorskip("torch")

@@ -109,6 +109,7 @@ def input_bytes(event: dict) -> int | None:
 
 
 @pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.few(1)
 def test_both_forms_of_a_dump_say_the_same(run, rank):
     dumps = []
     for name in (f"fr_{rank}.json", f"_dump_{rank}"):

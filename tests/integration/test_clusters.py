@@ -34,6 +34,7 @@ SMALL, TINY = 16, 4
 
 @pytest.mark.parametrize("number", [pytest.param(n, marks=pytest.mark.slow if n > 3 else ()) for n in range(12)])
 @pytest.mark.parametrize("health", ["sick", "healthy"])
+@pytest.mark.few(2)
 def test_small_clusters(health: Health, number: int) -> None:
     assert run_trial(health, number, seed=0, most_ranks=SMALL).failures == {}
 

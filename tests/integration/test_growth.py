@@ -95,6 +95,7 @@ def grows_alike(write: made_growth.Grow, size: int, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("write", READ, ids=lambda write: write.__name__)
+@pytest.mark.few(6)
 def test_ten_times_as_much_costs_ten_times_as_much(write: made_growth.Grow, tmp_path: Path) -> None:
     grows_alike(write, READ[write], tmp_path)
 

@@ -57,6 +57,7 @@ def test_the_torchrec_rank_that_sleeps(name: str, real_run: RealRun) -> None:
 
 
 @pytest.mark.parametrize("name", SETS)
+@pytest.mark.few(2)
 def test_waits_fit_into_their_window(name: str, real_run: RealRun) -> None:
     with Run.open(made(real_run, f"{TORCHREC}/{name}/*.gz")) as run:
         found, told, talk = report(run).to_json(), ranks(run).to_json(), comm(run).to_json()

@@ -231,6 +231,7 @@ SELDOM = {
         for name, cluster in CLUSTERS.items()
     ],
 )
+@pytest.mark.few(5)
 def test_the_ledger_is_the_truth(cluster: SyntheticCluster) -> None:
     check(cluster)
 
@@ -269,6 +270,7 @@ def clean_lines() -> list[dict[str, int]]:
 
 
 @pytest.mark.parametrize(("line", "planted"), PLANTED.items(), ids=PLANTED.keys())
+@pytest.mark.few(3)
 def test_a_planted_loss_is_on_its_line(line: str, planted: dict[str, Any]) -> None:
     sick, truth, found = rank_lines(replace(CLEAN, **planted))
     for own, expected in zip(sick, truth, strict=True):

@@ -95,6 +95,7 @@ def in_a_set_behind_its_first(trace: str) -> bool:
         for row in ROWS
     ],
 )
+@pytest.mark.few(14)
 def test_report_equals_truth(row: dict[str, str], real_run: RealRun) -> None:
     folder = real_run(TRACES / row["trace"])
     found = made(folder, WindowKind.TRACE)
@@ -129,6 +130,7 @@ def check_explained(trace: str, folder: Path) -> None:
 
 
 @pytest.mark.parametrize(("pattern", "size"), SETS.items())
+@pytest.mark.few(2)
 def test_a_set_is_one_run(pattern: str, size: int, real_run: RealRun) -> None:
     sources = matching(pattern)
     known = [row for row in ROWS if TRACES / row["trace"] in sources]

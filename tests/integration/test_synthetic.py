@@ -46,6 +46,7 @@ class OneRank:
         return self._run.sql(f"with events as (from main.events where rank = {self._rank}) {query}")
 
 
+@pytest.mark.few(2)
 def test_device_windows(made):
     truth, run = made
     for rank, expected in enumerate(truth.ranks):

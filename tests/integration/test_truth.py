@@ -56,6 +56,7 @@ def test_there_are_88_rows() -> None:
 
 @needs_traces
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row["trace"])
+@pytest.mark.few(20)
 def test_store_equals_truth(row: dict[str, str], real_run: RealRun) -> None:
     with Run.open(real_run(TRACES / row["trace"])) as run:
         found = device_window(run)

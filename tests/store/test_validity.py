@@ -81,6 +81,7 @@ def ask_everything(folder: Path) -> None:
         ("steps", "stop", "start - 1", "stop before start"),
     ],
 )
+@pytest.mark.few(4)
 def test_impossible_values_are_named(run: Path, name: str, column: str, value: str, said: str) -> None:
     kind = next(one.type for one in table(name).columns if one.name == column)
     forge(run, name, **{column: value if "blob" in value else f"CAST({value} AS {kind})"})
@@ -102,6 +103,7 @@ def test_impossible_values_are_named(run: Path, name: str, column: str, value: s
         ("kernels", "name", "'x'::blob"),
     ],
 )
+@pytest.mark.few(3)
 def test_changed_accounts_are_computed_again(intact: Path, run: Path, name: str, column: str, value: str) -> None:
     """Derived tables of another version, or that somebody changed, give neither an error nor a wrong number."""
     forge(run, name, **{column: value})

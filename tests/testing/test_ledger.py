@@ -58,6 +58,7 @@ TINY_CLUSTERS = {
 
 
 @pytest.mark.parametrize("cluster", TINY_CLUSTERS.values(), ids=TINY_CLUSTERS.keys())
+@pytest.mark.few(3)
 def test_brute_force_agrees_with_the_truth(cluster: SyntheticCluster) -> None:
     run = cluster.generate()
     documents = [brute_force.load(trace.text()) for trace in run.traces]

@@ -35,6 +35,7 @@ def contents(folder: Path) -> dict[str, list[tuple[object, ...]]]:
 
 @pytest.mark.parametrize("host_names", [False, True])
 @pytest.mark.parametrize("cluster", [CLUSTER, replace(CLUSTER, ranks=4, record_seq=False)])
+@pytest.mark.few(1)
 def test_the_same_rows_as_by_ingest(cluster: SyntheticCluster, host_names: bool, tmp_path: Path) -> None:
     generated = cluster.generate()
     ingest(generated.traces.write(tmp_path / "traces", host_names=host_names), tmp_path / "ingested", workers=1)

@@ -27,6 +27,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]
 
 
 @pytest.mark.parametrize(("width", "dark"), [(1440, False), (390, True)])
+@pytest.mark.few(1)
 def test_the_page_says_what_json_says(open_page, made, width: int, dark: bool) -> None:
     file, told = made
     tab: Tab = open_page(file, width=width, dark=dark)

@@ -154,6 +154,7 @@ def test_every_view_is_compared(job: Job) -> None:
 
 
 @pytest.mark.parametrize("view", VERBS)
+@pytest.mark.few(4)
 def test_a_view_shows_what_its_verb_says(job: Job, view: str) -> None:
     result, told = job.result(view), job.told(*VERBS[view])
     # The findings are in a view of their own, so the report of the page says their verdict as well.

@@ -186,6 +186,7 @@ def test_back_undoes_step_by_step(open_page: OpenPage, file: Path) -> None:
     ],
     ids=lambda address: address[:40],
 )
+@pytest.mark.few(2)
 def test_an_address_that_makes_no_sense_selects_nothing(open_page: OpenPage, file: Path, address: str) -> None:
     """And the page says nothing on its console: that is checked wherever a page is opened."""
     tab = open_page(f"{file.resolve().as_uri()}{address}")
@@ -259,6 +260,7 @@ def test_a_cell_of_a_heat_map_selects_its_rank_and_step(open_page: OpenPage, fil
         (("4", "microbatch", "stage"), ""),
     ],
 )
+@pytest.mark.few(3)
 def test_cells_know_their_ranks_by_what_rows_and_columns_are(
     open_page: OpenPage, tmp_path: Path, shape: tuple[str, str, str], selects: str
 ) -> None:
@@ -275,6 +277,7 @@ def test_cells_know_their_ranks_by_what_rows_and_columns_are(
 
 
 @pytest.mark.parametrize("key", [False, True], ids=["click", "Enter"])
+@pytest.mark.few(1)
 def test_a_rank_and_a_step_of_a_table_are_selected(open_page: OpenPage, file: Path, key: bool) -> None:
     tab = open_page(file)
 
@@ -337,6 +340,7 @@ def test_rows_are_in_the_order_that_is_asked_for(open_page: OpenPage, file: Path
     ("filtered", "kept"),
     [("1, 3-4", [3, 1, 4]), ("6-", [7, 6]), ("host1", [5, 7, 4, 6]), ("pp 0", [2, 0, 3, 1]), ("nothing", [])],
 )
+@pytest.mark.few(2)
 def test_rows_are_filtered_by_rank_or_group(open_page: OpenPage, file: Path, filtered: str, kept: list[int]) -> None:
     tab = open_page(file)
     box = tab.locator("#timeline .tools .filter")

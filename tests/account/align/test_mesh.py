@@ -47,6 +47,7 @@ def check_places(mesh: Mesh, tensor: int, data: int, pipeline: int) -> None:
 
 @pytest.mark.parametrize("named", [True, False], ids=["named", "unnamed"])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.few(4)
 def test_synthetic_clusters(tmp_path, shape, named):
     tensor, data, pipeline = shape
     cluster = SyntheticCluster(

@@ -76,6 +76,7 @@ def test_the_queue_of_each_rank_of_a_cluster(tmp_path):
         "AMD-AGI__TraceLens/HIST_mi300_ddp_resnet18_train.json.gz",
     ],
 )
+@pytest.mark.few(1)
 def test_the_queue_of_a_real_rank(trace, tmp_path):
     ingest([TRACES / trace], tmp_path / "run", workers=1)
     with Run.open(tmp_path / "run") as run:

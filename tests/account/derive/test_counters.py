@@ -127,6 +127,7 @@ def test_memory_is_what_the_allocator_says_after_each_event(made):
     ],
     ids=["with totals", "without totals"],
 )
+@pytest.mark.few(1)
 def test_memory_of_a_real_device_peaks_where_the_memory_question_says(trace, tmp_path):
     ingest([TRACES / trace], tmp_path / "run", workers=1)
     with Run.open(tmp_path / "run") as run:

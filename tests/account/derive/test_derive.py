@@ -157,6 +157,7 @@ def test_files_that_wait_for_the_lock_need_no_memory(run, monkeypatch):
         "meta-pytorch__torchrec/sst_sleep_pl_dense_after_backward_2",
     ],
 )
+@pytest.mark.few(1)
 def test_accounts_of_real_traces_are_stored_whole(source, tmp_path):
     found = sorted(TRACES.glob(source))
     assert found
@@ -333,6 +334,7 @@ derivation.derive(Path(sys.argv[1]))
 
 
 @pytest.mark.parametrize("after", [0, 3, 8, 11, 14, 40])
+@pytest.mark.few(2)
 def test_a_kill_at_any_point_leaves_the_old_run_or_the_new_one(run, after):
     before = rows(run, "select count(*), sum(dur) from events")
     done = subprocess.run([sys.executable, "-c", KILLED, str(run), str(after)], check=False, env=dict(os.environ))

@@ -120,6 +120,7 @@ def asked(run):
     return [(choice, total_selection(run, *choice)) for choice in choices(run)]
 
 
+@pytest.mark.few(1)
 def test_lines_and_waits_are_those_of_the_partition(run, everything, asked):
     for choice, found in asked:
         lines, waits = Counter(dict.fromkeys(LINES, 0)), Counter()

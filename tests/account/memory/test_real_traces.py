@@ -25,6 +25,7 @@ QUICK = ("facebookresearch", "AMD-AGI__TraceLens/mi300_gaunernst", "AMD-AGI__Tra
 @pytest.mark.parametrize(
     "trace", [pytest.param(one, marks=() if one.startswith(QUICK) else pytest.mark.slow) for one in WITH_TOTALS]
 )
+@pytest.mark.few(1)
 def test_the_peak_is_the_highest_of_the_events_own_totals(trace, tmp_path):
     ingest([TRACES / trace], tmp_path / "run", workers=1)
     with Run.open(tmp_path / "run") as run:

@@ -76,6 +76,7 @@ def test_a_level_that_changes_is_drift() -> None:
 
 
 @pytest.mark.parametrize(("steps", "runs"), [(32, 0.0), (32, 0.0125), (100, 0.0125)])
+@pytest.mark.few(1)
 def test_nine_of_ten_runs_are_inside(steps: int, runs: float) -> None:
     """Steps differ by 8%, one in twenty stalls, runs differ by up to 3% in nine of ten cases. Intervals stay
     within 15 points."""

@@ -10,6 +10,7 @@ from shared_data import TRACES, needs_traces
 
 @needs_traces
 @pytest.mark.parametrize("ranks", [8, 1], ids=["all ranks", "one rank"])
+@pytest.mark.few(1)
 def test_communication_of_a_server_is_the_first_cause(tmp_path, ranks):
     """Of eight ranks 41% to 47% of the window is communication that nothing hides, waits among it."""
     found = sorted((TRACES / "sgl-project__sglang").glob("*/*EXTEND*.json.gz"))[:ranks]

@@ -47,6 +47,7 @@ def shares(found: dict[str, Any]) -> dict[str, float]:
     [{}, {"ranks": 8}, {"ranks": 8, "tensor_parallel": 2}, {"compute_streams": 2}, {"microbatches": 2}],
     ids=str,
 )
+@pytest.mark.few(3)
 def test_an_even_cluster_has_the_inherent_bubble(tmp_path, schedule, shape):
     cluster = replace(EVEN, schedule=schedule, **shape)
     found = answer(tmp_path, cluster)

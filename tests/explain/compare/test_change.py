@@ -28,6 +28,7 @@ def called(chance, runs, between_runs, trials, slower=0.0):
 
 
 @pytest.mark.parametrize("runs", [(2, 2), (2, 5), (4, 4), (1, 4), (2, 20), (20, 2)])
+@pytest.mark.few(2)
 def test_runs_of_one_job_are_seldom_called_different(runs):
     assert called(np.random.default_rng(1), runs, 0.03, 300) <= 0.05
 
@@ -66,6 +67,7 @@ def series(chance, lasting, spread, steps=60):
 @pytest.mark.parametrize(
     ("lasting", "spread", "most"), [(0.5, 0.3, 0.05), (0.9, 0.3, 0.05), (0.97, 0.3, 0.1), (0.9, 0.05, 0.05)]
 )
+@pytest.mark.few(1)
 def test_one_run_of_each_on_a_drifting_machine_is_seldom_called_different(lasting, spread, most):
     """A run shows only a part of a drift that lasts as long as itself (0.97: 33 of 60 steps)."""
     chance, trials = np.random.default_rng(8), 150

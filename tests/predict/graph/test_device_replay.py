@@ -61,6 +61,7 @@ def graph_of(cluster: SyntheticCluster, folder: Path) -> TaskGraph:
 
 
 @pytest.mark.parametrize("name", [*OFTEN, *(pytest.param(name, marks=pytest.mark.slow) for name in SELDOM)])
+@pytest.mark.few(2)
 def test_a_synthetic_cluster_replays_as_it_ran(name: str, tmp_path: Path) -> None:
     graph = graph_of((OFTEN | SELDOM)[name], tmp_path / "run")
     done = replay(graph)
@@ -129,6 +130,7 @@ ASKED = {
 
 
 @pytest.mark.parametrize("name", ASKED)
+@pytest.mark.few(2)
 def test_waits_are_edges_so_that_other_times_give_what_would_have_been(name: str, tmp_path: Path) -> None:
     """A wait that was taken for a duration or a gap replays as recorded just as well, and shows only here."""
     cluster, other, change = ASKED[name]

@@ -57,6 +57,7 @@ def runs_through_the_straggler(told: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("name", EXACT)
+@pytest.mark.few(2)
 def test_lines_are_the_ledgers(name: str, tmp_path: Path) -> None:
     done, found, told = both(EXACT[name], tmp_path)
     assert np.abs(found - told).max() < 1e-5

@@ -71,6 +71,7 @@ def thirty_two(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("times", [truth, learned])
+@pytest.mark.few(1)
 def test_more_ranks_take_what_they_take(eight: Path, thirty_two: Path, times: Callable[[OwnTimes], CommTimes]) -> None:
     told = predict(eight, 32, times=times)
     now, then = measured(eight), measured(thirty_two)
@@ -89,6 +90,7 @@ def test_more_ranks_take_what_they_take(eight: Path, thirty_two: Path, times: Ca
     ],
     ids=["tensor parallel", "a late rank"],
 )
+@pytest.mark.few(1)
 def test_what_does_not_grow_stays(tmp_path: Path, more: dict[str, Any]) -> None:
     before, after = (run_of(tmp_path, cluster(ranks, **more)) for ranks in (8, 32))
     assert predict(before, 32)[32]["step_ns"] == pytest.approx(measured(after), rel=0.01)

@@ -24,6 +24,7 @@ def test_steps_count_once_however_many_ranks() -> None:
 
 
 @pytest.mark.parametrize(("steps", "first"), [(2, 0.0), (3, 0.0), (3, 0.8), (6, 0.8), (10, 0.0)])
+@pytest.mark.few(2)
 def test_nine_of_ten_runs_of_the_same_job_are_inside(steps: int, first: float) -> None:
     """Steps deviate by 5%, the first takes `first` more by as much as that may differ, and runs differ by themselves.
     Nothing is changed, so that all that can be wrong is chance."""

@@ -96,6 +96,7 @@ def test_every_cause_is_planted() -> None:
 
 @pytest.mark.parametrize("cluster", [ONE_HOST, TWO_CLOCKS], ids=["one host", "two clocks"])
 @pytest.mark.parametrize("cause", CAUSES)
+@pytest.mark.few(3)
 def test_a_late_rank_is_shown_with_its_stall_and_the_longest_wait_for_it(
     cause: str, cluster: SyntheticCluster, tmp_path: Path
 ) -> None:

@@ -53,6 +53,7 @@ def refused(response) -> bool:
 
 
 @pytest.mark.parametrize("forged", FORGED.values(), ids=list(FORGED))
+@pytest.mark.few(4)
 def test_other_sites_are_refused_though_they_have_the_token(server: Server, forged: dict[str, str]) -> None:
     for path in PATHS:
         for method in METHODS:

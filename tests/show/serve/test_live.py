@@ -17,6 +17,7 @@ from lostflops.testing import Straggler, SyntheticCluster, store
 
 
 @pytest.mark.parametrize("change", [("recompute", "layers.0"), ("straggler", "removed")], ids=lambda change: change[0])
+@pytest.mark.few(1)
 def test_what_is_tried_later_is_what_is_tried_first(tmp_path: Path, change: tuple[str, str]) -> None:
     late = Straggler(1, "slow_kernels", factor=1.5)
     path = store(SyntheticCluster(ranks=4, steps=4, memory=True, stragglers=(late,)).generate(), tmp_path / "run")

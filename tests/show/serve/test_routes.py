@@ -75,6 +75,7 @@ def test_a_timeline_of_many_events_is_without_them(run_folder: Path, monkeypatch
 
 
 @pytest.mark.parametrize("name", BY_NAME)
+@pytest.mark.few(4)
 def test_a_result_is_that_of_the_file(server: Server, run_folder: Path, name: str) -> None:
     given = unpacked(server.ask("GET", f"/api/result?name={name}"))
     with Run.open(run_folder) as run:

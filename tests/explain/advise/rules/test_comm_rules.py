@@ -52,6 +52,7 @@ def found(cluster: SyntheticCluster, folder: Path) -> tuple[Finding, ...]:
 
 
 @pytest.mark.parametrize("cause", SICK)
+@pytest.mark.few(2)
 def test_one_cause_is_found_and_nothing_else(cause: str, tmp_path: Path) -> None:
     (one,) = found(SICK[cause], tmp_path / "run")
     assert one.cause == cause

@@ -34,6 +34,7 @@ def cluster(folder: Path, **planted: object) -> Path:
         ({"host": SLOW_HOST, "model": SMALL}, "host_bound"),
     ],
 )
+@pytest.mark.few(1)
 def test_what_all_ranks_lose_is_named_and_priced(tmp_path: Path, planted: dict[str, object], cause: str) -> None:
     with case_of(cluster(tmp_path, **planted)) as case:
         (found,) = findings(case, *HERE)
@@ -47,6 +48,7 @@ def test_what_all_ranks_lose_is_named_and_priced(tmp_path: Path, planted: dict[s
 
 
 @pytest.mark.parametrize("what", ["data", "python"])
+@pytest.mark.few(1)
 def test_what_one_rank_loses_is_not_the_jobs(tmp_path: Path, what: str) -> None:
     with case_of(cluster(tmp_path, losses=Losses(**{what: 4 * MS}, ranks=(2,)))) as case:
         assert findings(case, *HERE) == []

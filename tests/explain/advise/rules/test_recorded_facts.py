@@ -271,6 +271,7 @@ def test_system_time_without_faults_and_faults_without_system_time(tmp_path: Pat
 
 
 @pytest.mark.parametrize("rule", NEW, ids=lambda rule: rule.cause)
+@pytest.mark.few(2)
 def test_a_healthy_job(tmp_path: Path, rule: Rule) -> None:
     def more(rank: int, number: int) -> dict[str, Any]:
         zeros = dict.fromkeys(("saving", "evaluating", "system", "faults", "preempted"), 0)

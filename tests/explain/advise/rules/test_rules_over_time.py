@@ -186,6 +186,7 @@ def test_a_loss_over_all_past_batches_grows_in_the_backward_pass_too() -> None:
 
 
 @pytest.mark.parametrize("rule", [warmup.RULE, throttling.RULE, growing_steps.RULE])
+@pytest.mark.few(1)
 def test_healthy_jobs_of_a_loaded_machine_are_silent(rule: Rule) -> None:
     """Steps are slow together, and one in ten stalls."""
     alarms = 0

@@ -36,6 +36,7 @@ def scaled(model: Model, products: float, others: float, updates: float = 1.0) -
 
 @pytest.mark.parametrize("cause", CAUSES)
 @pytest.mark.parametrize("steps", [None, pytest.param((12,), marks=pytest.mark.slow)])
+@pytest.mark.few(2)
 def test_stragglers(cause, steps):
     late = Straggler(1, cause, factor=1.5, delay=3_000_000, steps=steps)
     assert abs(error(replace(CLUSTER, stragglers=(late,)), straggler.CHANGE, "removed", stragglers=())) < WITHIN

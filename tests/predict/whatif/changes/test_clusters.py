@@ -106,6 +106,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("name", "value", "before", "after"), CASES, ids=[f"{c[0]}={c[1]}" for c in CASES])
+@pytest.mark.few(8)
 def test_predicted_as_generated(recorded, name, value, before, after):
     graph, arranged = recorded(before)
     change = next(change for change in CHANGES if change.name == name)
