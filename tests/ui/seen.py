@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -38,6 +37,10 @@ PAINTED = """(selector) => {
   const pixels = new Uint32Array(canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data.buffer);
   return pixels.some((pixel) => pixel !== pixels[0]);
 }"""
+TAKE = """async (canvas) => {
+  await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+  return canvas.toDataURL("image/png").split(",")[1];
+}"""
 SMOOTHED = 50
 """Pixels whose edges may be smoothed in another way."""
 
@@ -61,8 +64,8 @@ def settle(tab: Tab) -> None:
 def picture(tab: Tab) -> str:
     """The rows without pointer and keyboard, which are not part of a selection.
 
-    A picture of more than fits on the screen would make the window taller for a moment, and rows that fit then scroll
-    back to the first.
+    As the canvas has them: a picture of the screen depends on where a page is scrolled to, and to take one of more than
+    fits there, the browser makes the window taller for a moment, so that rows scroll.
     """
     drawn(tab)
     tab.wait_for_function(PAINTED, arg=CANVAS)
@@ -71,7 +74,7 @@ def picture(tab: Tab) -> str:
     settle(tab)
     seen = ""
     for _ in range(MOST_LOOKS):
-        before, seen = seen, b64encode(tab.locator("#timeline .timeline .framed").screenshot()).decode()
+        before, seen = seen, tab.locator(CANVAS).evaluate(TAKE)
         if seen == before:
             return seen
     raise AssertionError("the timeline does not come to rest")
