@@ -17,7 +17,7 @@ from lostflops.predict.whatif.answer import answer
 from lostflops.predict.whatif.baseline import baseline
 from lostflops.predict.whatif.change import Facts
 from lostflops.predict.whatif.changes.schedule import CHANGE
-from lostflops.predict.whatif.graph_edits.orders import PipelineShape
+from lostflops.predict.whatif.graph_edits.orders import PipelinePass, PipelineShape, order
 from lostflops.predict.whatif.graph_edits.pipeline import cut_stages, pipeline
 from lostflops.predict.whatif.graph_edits.pipeline_layout import relaid
 from lostflops.predict.whatif.score import step_times
@@ -53,6 +53,32 @@ def test_interleaved_halves_of_stages(before, tmp_path):
     changed = CHANGE.apply(recorded(tmp_path / "job", before, time), "interleaved", NOTHING)
     assert replay(changed.graph).stop.max() == pytest.approx(2 * step_time("interleaved", halves) * MS, rel=0.001)
     assert step_time("interleaved", halves) < 0.95 * step_time(before, time)
+
+
+@pytest.mark.parametrize(("stages", "batches"), [(2, 4), (4, 4), (4, 8), (8, 32)])
+def test_gradients_of_weights_fill_pauses_as_published(stages, batches, tmp_path):
+    """ZB-H1 leaves (p - 1)(F + B - W) of the bubble, where 1F1B has (p - 1)(F + B + W)."""
+    time = passes(PipelineShape(stages, 1, batches), spread=0)
+    made = recorded(tmp_path / "job", "1f1b", time)
+    changed = CHANGE.apply(made, "zero_bubble", NOTHING)
+    assert replay(made).stop.max() == pytest.approx(2 * 24 * (batches + stages - 1) * MS, rel=0.001)
+    assert replay(changed.graph).stop.max() == pytest.approx(2 * (24 * batches + 8 * (stages - 1)) * MS, rel=0.001)
+
+
+@pytest.mark.parametrize(("stages", "batches"), [(2, 2), (4, 8), (5, 7), (8, 3)])
+def test_zero_bubble_runs_every_pass_once_and_keeps_no_more_than_1f1b(stages, batches):
+    shape = PipelineShape(stages, 1, batches)
+    for stage in range(stages):
+        own = order("zero_bubble", stage, shape)
+        assert sorted(own) == sorted(
+            [PipelinePass(0, 0, at) for at in range(batches)]
+            + [PipelinePass(1, 0, at, of_weights) for at in range(batches) for of_weights in (0, 1)]
+        )
+        kept = np.cumsum([one.of_weights * -1 + (not one.backward) for one in own])
+        assert kept.max() <= stages
+        at = {one: place for place, one in enumerate(own)}
+        for batch in range(batches):
+            assert at[PipelinePass(0, 0, batch)] < at[PipelinePass(1, 0, batch)] < at[PipelinePass(1, 0, batch, 1)]
 
 
 def test_chunks_become_whole_stages_again(tmp_path):

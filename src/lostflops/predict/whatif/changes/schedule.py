@@ -8,7 +8,7 @@ from lostflops.core.errors import NotApplicable
 from lostflops.core.units import pluralise
 from lostflops.predict.graph.tasks import TaskGraph
 from lostflops.predict.whatif.change import Change, Edited, Facts
-from lostflops.predict.whatif.graph_edits.orders import SCHEDULES, PipelineShape
+from lostflops.predict.whatif.graph_edits.orders import SCHEDULES, ZERO_BUBBLE, PipelineShape
 from lostflops.predict.whatif.graph_edits.pipeline_layout import laid_out, relaid
 from lostflops.predict.whatif.graph_edits.values import one_of
 
@@ -24,6 +24,8 @@ def _how(value: str) -> str:
         return (
             "Megatron: --num-virtual-stages-per-pipeline-rank 2; torch.distributed.pipelining: ScheduleInterleaved1F1B"
         )
+    if value == ZERO_BUBBLE:
+        return "torch.distributed.pipelining: ScheduleInterleavedZeroBubble, or ScheduleZBVZeroBubble"
     return f"torch.distributed.pipelining: {'ScheduleGPipe' if value == 'gpipe' else 'Schedule1F1B'}"
 
 
@@ -48,15 +50,24 @@ def _apply(graph: TaskGraph, value: str, _facts: Facts) -> Edited:
         )
     if value == "gpipe":
         notes.append("Activations of all microbatches are in memory at once; whether they fit is not checked.")
-    return Edited(graph=changed, doubt=_DOUBT if chunks == old.chunks else _CUT_DOUBT, notes=tuple(notes))
+    if value == ZERO_BUBBLE:
+        notes.append(
+            "Half of each backward pass computes gradients of weights, which fill pauses (ZB-H1); as many activations "
+            "are kept as by the first stage of 1F1B."
+        )
+    is_same_cut = chunks == old.chunks and value != ZERO_BUBBLE
+    return Edited(graph=changed, doubt=_DOUBT if is_same_cut else _CUT_DOUBT, notes=tuple(notes))
 
 
 CHANGE: Final = Change(
     name="schedule",
-    form="schedule=1f1b|gpipe|interleaved",
+    form="schedule=1f1b|gpipe|interleaved|zero_bubble",
     about="stages run their microbatches in another order",
-    cost="interleaved: more transfers and more activations in memory; gpipe: activations of all microbatches in memory",
+    cost=(
+        "interleaved: more transfers and more activations in memory; gpipe: activations of all microbatches in memory; "
+        "zero_bubble: later stages keep more activations"
+    ),
     how=_how,
     apply=_apply,
-    tried=("interleaved", "1f1b"),
+    tried=("interleaved", "zero_bubble", "1f1b"),
 )

@@ -1,18 +1,26 @@
-"""Order of the microbatch passes on a pipeline stage: 1F1B, GPipe, and Megatron's interleaved 1F1B."""
+"""Order of the microbatch passes on a pipeline stage: 1F1B, GPipe, Megatron's interleaved 1F1B, and ZB-H1.
+
+ZB-H1 ("Zero Bubble Pipeline Parallelism", ICLR 2024) cuts a backward pass in two: gradients of inputs, for which the
+stage before waits, and gradients of weights, which fill pauses. It keeps as many activations as 1F1B.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Final, NamedTuple
 
-SCHEDULES: Final = ("1f1b", "gpipe", "interleaved")
+ZERO_BUBBLE: Final = "zero_bubble"
+SCHEDULES: Final = ("1f1b", "gpipe", "interleaved", ZERO_BUBBLE)
 
 
 class PipelinePass(NamedTuple):
     backward: int
     chunk: int
     microbatch: int
+    of_weights: int = 0
+    """Whether only gradients of weights are computed, in a backward pass that is cut in two."""
 
 
 class PipelineShape(NamedTuple):
@@ -29,6 +37,8 @@ def order(schedule: str, stage: int, shape: PipelineShape) -> list[PipelinePass]
     >>> [one.chunk for one in order("interleaved", 1, PipelineShape(2, 2, 2)) if one.backward]
     [1, 1, 0, 0]
     """
+    if schedule == ZERO_BUBBLE:
+        return _zero_bubble(shape)[stage]
     stages, chunks, microbatches = shape
     forward = _turns(shape, backward=0)
     backward = _turns(shape, backward=1)
@@ -42,6 +52,53 @@ def order(schedule: str, stage: int, shape: PipelineShape) -> list[PipelinePass]
     ahead = min(ahead, len(forward))
     pairs = zip(forward[ahead:], backward, strict=False)
     return [*forward[:ahead], *chain.from_iterable(pairs), *backward[len(forward) - ahead :]]
+
+
+def _zero_bubble(shape: PipelineShape) -> list[list[PipelinePass]]:
+    """Return the order of all stages if all passes were equally long: whenever 1F1B would pause, or keep more
+    activations than the first stage of 1F1B, gradients of weights are computed.
+
+    >>> "".join("FBW"[one.backward + one.of_weights] for one in _zero_bubble(PipelineShape(2, 1, 3))[1])
+    'FBFBWFBWW'
+    """
+    stages = range(shape.stages)
+    left = [deque(order("1f1b", stage, shape)) for stage in stages]
+    held: list[deque[PipelinePass]] = [deque() for _ in stages]
+    kept, made = [0 for _ in stages], [list[PipelinePass]() for _ in stages]
+    done: dict[tuple[int, int, int], int] = {}
+    time = 0
+    while any(left) or any(held):
+        started = []
+        for stage in stages:
+            first = left[stage][0] if left[stage] else None
+            is_full = first is not None and not first.backward and kept[stage] >= shape.stages
+            if first is not None and not is_full and _is_ready(first, stage, shape, done, time):
+                left[stage].popleft()
+                kept[stage] += not first.backward
+                started.append((stage, first))
+                if first.backward:
+                    held[stage].append(first._replace(of_weights=1))
+            elif held[stage]:
+                kept[stage] -= 1
+                started.append((stage, held[stage].popleft()))
+        time += 1
+        for stage, one in started:
+            made[stage].append(one)
+            if not one.of_weights:
+                done[one.backward, stage, one.microbatch] = time
+    return made
+
+
+def _is_ready(
+    one: PipelinePass, stage: int, shape: PipelineShape, done: Mapping[tuple[int, int, int], int], time: int
+) -> bool:
+    if one.backward:
+        before = (1, stage + 1, one.microbatch) if stage + 1 < shape.stages else (0, stage, one.microbatch)
+    elif stage:
+        before = (0, stage - 1, one.microbatch)
+    else:
+        return True
+    return done.get(before, time + 1) <= time
 
 
 def _turns(shape: PipelineShape, *, backward: int) -> list[PipelinePass]:

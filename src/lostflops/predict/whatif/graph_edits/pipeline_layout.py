@@ -32,7 +32,7 @@ from lostflops.predict.graph.tasks import (
     Tasks,
 )
 from lostflops.predict.whatif.graph_edits.device_passes import reduce_to_passes
-from lostflops.predict.whatif.graph_edits.orders import PipelineShape, order
+from lostflops.predict.whatif.graph_edits.orders import ZERO_BUBBLE, PipelineShape, order
 from lostflops.predict.whatif.graph_edits.pipeline import Pipeline, cut_stages, has_passes, pipeline, resplit_times
 from lostflops.predict.whatif.graph_edits.places import PassPlaces, Rows
 
@@ -46,6 +46,8 @@ _NAMES: Final = (
 )
 _PASS, _RECV, _SEND = 0, 2, 4
 _ALLOWED: Final = 0.03
+_OF_INPUTS: Final = 0.5
+"""Part of a backward pass that computes gradients of inputs: as many FLOPs of matrix products as those of weights."""
 
 
 def laid_out(graph: TaskGraph) -> tuple[TaskGraph, Pipeline]:
@@ -115,19 +117,26 @@ def _stage(schedule: str, stage: int, shape: PipelineShape, *, ahead: bool) -> R
     row that made its data. Receives that are issued ahead have their own lanes. Meetings are numbered by the pass that
     receives."""
     places, rows = shape.stages * shape.chunks, []
-    for backward, chunk, microbatch in order(schedule, stage, shape):
+    for backward, chunk, microbatch, of_weights in order(schedule, stage, shape):
         place = chunk * shape.stages + stage
         after = place - 1 if backward else place + 1
         key = (backward * places + np.array((place, after))) * shape.microbatches + microbatch
-        own = (backward, chunk, microbatch)
+        part = _OF_INPUTS if schedule == ZERO_BUBBLE and backward else 1.0
+        own = (backward, chunk, microbatch, part)
+        if of_weights:
+            rows.append((0, _PASS + 1, *own[:3], 1 - part, NONE, NONE))
+            continue
         receives = place != (places - 1 if backward else 0)
         if receives:
             rows.append((3 + backward if ahead else 0, _RECV + backward, *own, int(key[0]), NONE))
         rows.append((0, _PASS + backward, *own, NONE, len(rows) - 1 if receives and ahead else NONE))
         if 0 <= after < places:
             rows.append((1 + backward, _SEND + backward, *own, int(key[1]), len(rows) - 1))
-    names = ("lane", "what", "backward", "chunk", "microbatch", "key", "source")
-    return {name: np.array(column, np.int64) for name, column in zip(names, zip(*rows, strict=True), strict=True)}
+    names = ("lane", "what", "backward", "chunk", "microbatch", "part", "key", "source")
+    return {
+        name: np.array(column, np.float64 if name == "part" else np.int64)
+        for name, column in zip(names, zip(*rows, strict=True), strict=True)
+    }
 
 
 def _tile_stage_rows(own: Rows, stage: int, made: Pipeline, time: npt.NDArray[np.float64]) -> Rows:
@@ -148,7 +157,7 @@ def _tile_stage_rows(own: Rows, stage: int, made: Pipeline, time: npt.NDArray[np
     result["key"] = np.where(result["key"] >= 0, result["key"] + block * every, NONE)
     is_pass = result["what"] < _RECV
     at = (replica, turn, result["stage"], result["chunk"], result["backward"], result["microbatch"])
-    result["duration"] = np.where(is_pass, np.round(time[at]), 0).astype(np.int64)
+    result["duration"] = np.where(is_pass, np.round(time[at] * result["part"]), 0).astype(np.int64)
     result["gap"] = np.where(is_pass, np.round(made.pause[replica, stage]), 0).astype(np.int64)
     return result
 
