@@ -25,7 +25,8 @@ ends with the next command to run. Errors are one line on stderr.
 DEVICES_INTRODUCTION = """\
 Dense peaks (no structured sparsity) in TFLOPS, memory and scale-up bandwidth per direction in GB/s. Only
 values that two independent public sources confirm are listed; give the peak of another device with
-`lostflops report --peak-tflops`. A device is recognised by its name in the trace.
+`lostflops report --peak-tflops`. A device is recognised by its name in the
+trace, or as you type it: case, `-` and `_` do not count.
 """
 
 
@@ -90,7 +91,7 @@ def devices() -> str:
         [
             HEAD + "# Devices\n",
             DEVICES_INTRODUCTION,
-            "| device | name in traces | bf16 | fp16 | fp8 | fp32 | tf32 | memory | scale-up | source |",
+            "| device | names | bf16 | fp16 | fp8 | fp32 | tf32 | memory | scale-up | source |",
             "|---|---|--:|--:|--:|--:|--:|--:|--:|---|",
             *rows,
             "",

@@ -23,7 +23,7 @@ IN_TRACES = {
     "NVIDIA A100-SXM4-80GB": "A100-SXM4-80GB",
     "NVIDIA B200": "B200",
     "NVIDIA H100 80GB HBM3": "H100-SXM5",
-    "NVIDIA H800": None,  # the table of devices has no row for it
+    "NVIDIA H800": "H800-SXM",
     "Tesla V100-DGXS-32GB": "V100-DGXS",
     "Tesla V100-PCIE-32GB": "V100-PCIe",
     "Tesla V100-SXM2-16GB": "V100-SXM2",
@@ -48,6 +48,31 @@ SIBLINGS = {
     "AMD Instinct MI250X": "MI250X (one GCD)",
     "nvidia h100 80gb hbm3": "H100-SXM5",
 }
+TYPED = {
+    "H200": "H200-SXM",
+    "h200": "H200-SXM",
+    "h200-sxm": "H200-SXM",
+    "H200 SXM": "H200-SXM",
+    "h200_sxm5": "H200-SXM",
+    "NVIDIA H200-SXM-141GB": "H200-SXM",
+    "H100-SXM5-80GB": "H100-SXM5",
+    "h800": "H800-SXM",
+    "h20": "H20",
+    "NVIDIA H20": "H20",
+    "NVIDIA B300 SXM6 AC": "B300",
+    "b300": "B300",
+    "GB200-186GB": "GB200",
+    "gb200 nvl72": "GB200",
+    "NVIDIA GB300": "GB300",
+    "AMD Instinct MI325X": "MI325X",
+    "AMD Instinct MI355X": "MI355X",
+    "l40s": "L40S",
+    "Google Cloud TPU v5p": "TPU v5p",
+    "tpu-v5p": "TPU v5p",
+    "v6e": "TPU v6e",
+    "Trillium": "TPU v6e",
+    "MI250X (one GCD)": "MI250X (one GCD)",
+}
 UNKNOWN = (
     "NVIDIA",
     "NVIDIA A100",  # any of five
@@ -65,12 +90,12 @@ UNKNOWN = (
     "NVIDIA H100 80GB HBM2e",
     "NVIDIA H100 64GB HBM2",
     "NVIDIA H100 NVL",
-    "NVIDIA H20",
+    "NVIDIA H20-3e",
+    "NVIDIA H800 PCIe",
     "NVIDIA H200 NVL",
     "NVIDIA GH200 480GB",
     "NVIDIA GH200 144G HBM3e",
-    "NVIDIA B300 SXM6 AC",
-    "NVIDIA GB300",
+    "TPU v5",
     "NVIDIA GeForce RTX 3090 Ti",
     "NVIDIA GeForce RTX 4090 D",
     "NVIDIA GeForce RTX 4090 Laptop GPU",
@@ -79,7 +104,6 @@ UNKNOWN = (
     "AMD Instinct MI250X / MI250",
     "AMD Instinct MI300A",
     "AMD Instinct MI308X",
-    "AMD Instinct MI355X",
 )
 ABSENT = {
     ("V100-SXM2", "bf16"): "no such tensor cores",
@@ -92,11 +116,15 @@ ABSENT = {
     ("MI210", "tf32"): "no such matrix cores",
     ("MI250X (one GCD)", "tf32"): "no such matrix cores",
     ("MI350X", "tf32"): "no such matrix cores: emulated in software",
+    ("MI355X", "tf32"): "no such matrix cores: emulated in software",
+    ("H800-SXM", "fp32"): "one source",
+    ("H800-SXM", "tf32"): "one source",
+    ("TPU v5p", "fp8"): "one source says 459, another gives only int8",
+    ("TPU v6e", "fp8"): "sources give only int8",
 }
 UNLISTED = {
     "NVIDIA H100 NVL": "sources give 835, 989 and, for a pair of cards, 1979",
     "NVIDIA GH200 480GB": "one source",
-    "AMD Instinct MI355X": "sources give 2300 and 2520",
 }
 NO_LINKS = {
     "V100-DGXS": "no source",
@@ -106,7 +134,27 @@ NO_LINKS = {
     "MI250 (one GCD)": "differ by peer",
     "MI250X (one GCD)": "differ by peer",
     "MI350X": "no two sources agree",
+    "MI355X": "no two sources agree",
+    "TPU v5p": "a torus",
+    "TPU v6e": "a torus",
 }
+SAME_PEAKS = {"H800-SXM": "H100-SXM5", "H200-SXM": "H100-SXM5", "B300": "B200", "GB300": "GB200", "MI325X": "MI300X"}
+"""Devices with the same matrix cores and clocks as another: what both list must agree."""
+TWO_SOURCES = (
+    "H800-SXM",
+    "H200-SXM",
+    "H20",
+    "B200",
+    "GB200",
+    "B300",
+    "GB300",
+    "MI325X",
+    "MI355X",
+    "L40S",
+    "TPU v5p",
+    "TPU v6e",
+)
+"""Devices that name both sources."""
 
 
 def named(name: str) -> str | None:
@@ -114,7 +162,7 @@ def named(name: str) -> str | None:
     return device.name if device else None
 
 
-@pytest.mark.parametrize(("name", "device"), [*IN_TRACES.items(), *SIBLINGS.items()])
+@pytest.mark.parametrize(("name", "device"), [*IN_TRACES.items(), *SIBLINGS.items(), *TYPED.items()])
 def test_names(name, device):
     assert named(name) == device
 
@@ -138,11 +186,12 @@ def test_every_device_in_the_traces_was_decided_on():
 @pytest.mark.parametrize("device", DEVICES, ids=lambda device: device.name)
 def test_a_row_is_sound(device: Device):
     peaks = device.peaks
-    assert {"fp16"} <= set(peaks) <= {"bf16", "fp16", "fp8", "fp32", "tf32"}
+    half = "bf16" if device.name.startswith("TPU") else "fp16"
+    assert {half} <= set(peaks) <= {"bf16", "fp16", "fp8", "fp32", "tf32"}
     assert all(peak > 0 for peak in peaks.values())
-    assert peaks.get("bf16", peaks["fp16"]) == peaks["fp16"]
-    assert peaks.get("fp32", 0) <= peaks.get("tf32", peaks["fp16"]) <= peaks["fp16"]
-    assert peaks.get("fp8", peaks["fp16"]) >= peaks["fp16"]
+    assert peaks.get("bf16", peaks[half]) == peaks[half]
+    assert peaks.get("fp32", 0) <= peaks.get("tf32", peaks[half]) <= peaks[half]
+    assert peaks.get("fp8", peaks[half]) >= peaks[half]
     assert device.source
     assert device.memory_gbs is None or device.memory_gbs > 0
     assert (device.scaleup_gbs is None) == (device.name in NO_LINKS)
@@ -169,7 +218,23 @@ def test_a_die_has_half_of_its_module():
     assert BY_NAME["MI250X (one GCD)"].peaks == {"bf16": 383 / 2, "fp16": 383 / 2, "fp32": 95.7 / 2}
 
 
+@pytest.mark.parametrize(("name", "other"), SAME_PEAKS.items())
+def test_the_same_cores_have_the_same_peaks(name, other):
+    listed = BY_NAME[name].peaks
+    assert listed == {dtype: BY_NAME[other].peaks[dtype] for dtype in listed}
+
+
+def test_mi355x_reaches_what_its_clock_gives():
+    units, clock_hz, flops_per_clock = 256, 2.4e9, 4096
+    assert BY_NAME["MI355X"].peaks["bf16"] == pytest.approx(units * clock_hz * flops_per_clock / 1e12, abs=0.1)
+
+
+@pytest.mark.parametrize("name", TWO_SOURCES)
+def test_two_sources_are_named(name):
+    assert " and " in BY_NAME[name].source
+
+
 def test_names_and_matches_are_unique():
-    matches = [match.casefold() for device in DEVICES for match in device.matches]
+    matches = [re.sub(r"[\s_-]+", " ", match.casefold()) for device in DEVICES for match in device.matches]
     assert len(set(matches)) == len(matches)
     assert len(BY_NAME) == len(DEVICES)

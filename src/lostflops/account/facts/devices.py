@@ -20,22 +20,26 @@ class Device:
 
     name: str
     matches: tuple[str, ...]
-    """Names that it reports, without the words of `_FAMILIES`."""
+    """Names that it reports and that users type, without the words of `_FAMILIES`; its own name is one too."""
     peaks: Mapping[str, float]
     """TFLOPS by dtype: bf16, fp16, fp8, fp32, tf32."""
     memory_gbs: float | None
     scaleup_gbs: float | None
     """Bandwidth to peers in the host or the NVLink domain, per direction; PCIe if there is nothing else."""
     source: str
+    """Documents that give its rates."""
     note: str = ""
+    """Where sources disagree or a rate needs a condition: which one is taken, and why."""
 
 
-_FAMILIES: Final = frozenset({"amd", "geforce", "instinct", "nvidia", "tesla"})
+_FAMILIES: Final = frozenset({"amd", "cloud", "geforce", "google", "instinct", "nvidia", "tesla", "tpu"})
 
 _V100 = "NVIDIA V100 datasheet"
 _A100 = "NVIDIA A100 datasheet"
 _H100 = "NVIDIA H100 datasheet and Hopper architecture whitepaper"
-_BLACKWELL = "NVIDIA Blackwell datasheet"
+_BLACKWELL = "NVIDIA Blackwell datasheet and ML engineering open book"
+_BOOK = "ML engineering open book"
+_TPU_BOOK = "How to Scale Your Model (JAX)"
 
 _A100_PEAKS: Final = {"bf16": 312.0, "fp16": 312.0, "fp32": 19.5, "tf32": 156.0}
 _HOPPER_SXM_PEAKS: Final = {"bf16": 989.0, "fp16": 989.0, "fp8": 1979.0, "fp32": 67.0, "tf32": 494.7}
@@ -45,6 +49,7 @@ _NO_BF16 = "Volta has no bf16 tensor cores."
 _FP32_ACCUMULATE = "fp16 with fp32 accumulation, as PyTorch computes it; accumulating in fp16 is twice as fast."
 _GCD = "One die of the two on a module: PyTorch shows each as a device, so a rank has half the module's peak."
 _LINKS_DIFFER = "Links are 200 GB/s to the other die of the module and 50 to 100 to those of others."
+_TORUS = "Chips are joined in a torus, which the cost model of collectives does not describe: give a calibration."
 _PARTITIONS = "The whole module: in a partitioned mode (DPX, CPX) a device has part of this under the same name."
 
 DEVICES: Final[tuple[Device, ...]] = (
@@ -129,7 +134,8 @@ DEVICES: Final[tuple[Device, ...]] = (
         peaks={"bf16": 362.0, "fp16": 362.0, "fp8": 733.0, "fp32": 91.6, "tf32": 183.0},
         memory_gbs=864,
         scaleup_gbs=31,
-        source="NVIDIA L40S datasheet",
+        source=f"NVIDIA L40S datasheet and {_BOOK}",
+        note="Tables that compute from the boost clock say 366 for bf16; the datasheet's 362 is taken.",
     ),
     Device(
         name="RTX 3090",
@@ -149,7 +155,14 @@ DEVICES: Final[tuple[Device, ...]] = (
         source="NVIDIA Ada architecture whitepaper",
         note=_FP32_ACCUMULATE,
     ),
-    Device("H100-SXM5", ("H100 80GB HBM3",), _HOPPER_SXM_PEAKS, 3350, 450, _H100),
+    Device(
+        name="H100-SXM5",
+        matches=("H100 80GB HBM3", "H100 SXM", "H100 SXM 80GB", "H100 SXM5 80GB"),
+        peaks=_HOPPER_SXM_PEAKS,
+        memory_gbs=3350,
+        scaleup_gbs=450,
+        source=_H100,
+    ),
     Device(
         name="H100-PCIe",
         matches=("H100 PCIe",),
@@ -159,10 +172,38 @@ DEVICES: Final[tuple[Device, ...]] = (
         source=_H100,
         note="NVLink bridges for pairs are not counted.",
     ),
-    Device("H200-SXM", ("H200",), _HOPPER_SXM_PEAKS, 4800, 450, "NVIDIA H200 datasheet"),
+    Device(
+        name="H200-SXM",
+        matches=("H200", "H200 SXM5", "H200 141GB", "H200 SXM 141GB", "H200 SXM5 141GB", "H200 141GB HBM3e"),
+        peaks=_HOPPER_SXM_PEAKS,
+        memory_gbs=4800,
+        scaleup_gbs=450,
+        source=f"NVIDIA H200 datasheet and {_BOOK}",
+    ),
+    Device(
+        name="H800-SXM",
+        matches=("H800", "H800 SXM5", "H800 80GB", "H800 SXM 80GB", "H800 SXM5 80GB", "H800 80GB HBM3"),
+        peaks={"bf16": 989.0, "fp16": 989.0, "fp8": 1979.0},
+        memory_gbs=3350,
+        scaleup_gbs=200,
+        source="NVIDIA H800 datasheet and DeepSeek's analyses of FlashMLA and of DeepSeek-V3 (ISCA 2025)",
+        note=(
+            "An H100 with NVLink of 400 instead of 900 GB/s, both directions together. Tables with 756 for bf16 mean "
+            "the PCIe card, which reports another name. fp32 and tf32 have one source."
+        ),
+    ),
+    Device(
+        name="H20",
+        matches=("H20", "H20 SXM", "H20 SXM5", "H20 96GB", "H20 96GB HBM3"),
+        peaks={"bf16": 148.0, "fp16": 148.0, "fp8": 296.0, "fp32": 44.0, "tf32": 74.0},
+        memory_gbs=4000,
+        scaleup_gbs=450,
+        source="NVIDIA H20 datasheet and SemiAnalysis on NVIDIA's chips for China (2023)",
+        note="The 96 GB model: the later one of 141 GB (H20-3e) has faster memory and reports another name.",
+    ),
     Device(
         name="B200",
-        matches=("B200",),
+        matches=("B200", "B200 SXM", "B200 SXM 180GB", "B200 180GB"),
         peaks={"bf16": 2250.0, "fp16": 2250.0, "fp8": 4500.0, "fp32": 75.0, "tf32": 1125.0},
         memory_gbs=8000,
         scaleup_gbs=900,
@@ -171,12 +212,33 @@ DEVICES: Final[tuple[Device, ...]] = (
     ),
     Device(
         name="GB200",
-        matches=("GB200",),
+        matches=("GB200", "GB200 186GB", "GB200 NVL72"),
         peaks={"bf16": 2500.0, "fp16": 2500.0, "fp8": 5000.0, "fp32": 80.0, "tf32": 1250.0},
         memory_gbs=8000,
         scaleup_gbs=900,
         source=_BLACKWELL,
         note="One GPU of the two on a superchip. Early papers say 90 for fp32.",
+    ),
+    Device(
+        name="B300",
+        matches=("B300", "B300 SXM6 AC", "B300 SXM", "B300 SXM 270GB", "B300 288GB"),
+        peaks={"bf16": 2250.0, "fp16": 2250.0, "fp8": 4500.0, "fp32": 75.0, "tf32": 1125.0},
+        memory_gbs=8000,
+        scaleup_gbs=900,
+        source="NVIDIA HGX B300 specifications and Glenn Lockwood's notes on B300",
+        note=(
+            "Only its FP4 is faster than that of B200: tables with 3500 for bf16 scale all dtypes by FP4. Some tables "
+            "say 7.7 TB/s of memory; 8 is NVIDIA's."
+        ),
+    ),
+    Device(
+        name="GB300",
+        matches=("GB300", "GB300 279GB", "GB300 NVL72"),
+        peaks={"bf16": 2500.0, "fp16": 2500.0, "fp8": 5000.0, "fp32": 80.0, "tf32": 1250.0},
+        memory_gbs=8000,
+        scaleup_gbs=900,
+        source="NVIDIA GB300 NVL72 specifications and Verda's analysis of GB300 NVL72",
+        note="One GPU of the 72; the specifications give the rack, with sparsity.",
     ),
     Device(
         name="MI210",
@@ -206,7 +268,15 @@ DEVICES: Final[tuple[Device, ...]] = (
         note=f"{_GCD} fp32 of the matrix cores. {_LINKS_DIFFER}",
     ),
     Device("MI300X", ("MI300X", "MI300X VF"), _MI300X_PEAKS, 5300, 448, "AMD Instinct MI300X data sheet", _PARTITIONS),
-    Device("MI325X", ("MI325X",), _MI300X_PEAKS, 6000, 448, "AMD Instinct MI325X product page", _PARTITIONS),
+    Device(
+        name="MI325X",
+        matches=("MI325X", "MI325X VF", "MI325X 256GB"),
+        peaks=_MI300X_PEAKS,
+        memory_gbs=6000,
+        scaleup_gbs=448,
+        source=f"AMD Instinct MI325X product page and {_BOOK}",
+        note=_PARTITIONS,
+    ),
     Device(
         name="MI350X",
         matches=("MI350X",),
@@ -216,25 +286,66 @@ DEVICES: Final[tuple[Device, ...]] = (
         source="AMD Instinct MI350X brochure",
         note=f"Has no tf32 in hardware. {_PARTITIONS}",
     ),
+    Device(
+        name="MI355X",
+        matches=("MI355X", "MI355X VF", "MI355X 288GB"),
+        peaks={"bf16": 2516.6, "fp16": 2516.6, "fp8": 5033.2, "fp32": 157.3},
+        memory_gbs=8000,
+        scaleup_gbs=None,
+        source="AMD Instinct MI355X brochure and AMD's talks at Hot Chips 2025 and ISSCC 2026 (CUs, clock)",
+        note=(
+            "2300 for bf16, as older tables say, is the rate of MI350X: CUs, clock and FLOPs per clock give 2516.6. "
+            f"Has no tf32 in hardware. {_PARTITIONS}"
+        ),
+    ),
+    Device(
+        name="TPU v5p",
+        matches=("TPU v5p", "v5p", "TPUv5p"),
+        peaks={"bf16": 459.0},
+        memory_gbs=2765,
+        scaleup_gbs=None,
+        source=f"Google Cloud TPU v5p documentation and {_TPU_BOOK}",
+        note=f"One chip. {_TORUS}",
+    ),
+    Device(
+        name="TPU v6e",
+        matches=("TPU v6e", "v6e", "TPUv6e", "Trillium"),
+        peaks={"bf16": 918.0},
+        memory_gbs=1638,
+        scaleup_gbs=None,
+        source=f"Google Cloud TPU v6e documentation and {_TPU_BOOK}",
+        note=f"One chip. The book rounds to 920 and 1600 GB/s. {_TORUS}",
+    ),
 )
 
 
 def find_device(name: str) -> Device | None:
     """Return the device of that name, or None.
 
-    The longest match wins, and the rest of the name may only be the vendor or the family. So a slice of a device, a
-    virtual GPU and a sibling with a longer name are unknown rather than taken for the whole device.
+    Case and separators do not count. The longest match wins, and the rest of the name may only be the vendor or the
+    family. So a slice of a device, a virtual GPU and a sibling with a longer name are unknown rather than taken for the
+    whole device.
 
     >>> device = find_device("NVIDIA H100 80GB HBM3")
     >>> device.name, device.peaks["bf16"]
     ('H100-SXM5', 989.0)
+    >>> find_device("h200_sxm").name, find_device("TPU v5p").name
+    ('H200-SXM', 'TPU v5p')
     >>> find_device("NVIDIA H200 NVL"), find_device("NVIDIA A100-SXM4-40GB MIG 1g.5gb")
     (None, None)
     """
-    folded = name.casefold()
-    found = [(match.casefold(), device) for device in DEVICES for match in device.matches if match.casefold() in folded]
-    if not found:
+    folded = _fold(name)
+    matches = [(match, device) for match, device in _MATCHES.items() if match in folded]
+    if not matches:
         return None
-    match, device = max(found, key=lambda pair: len(pair[0]))
+    match, device = max(matches, key=lambda pair: len(pair[0]))
     rest = re.findall(r"\w+", folded.replace(match, " ", 1))
     return device if _FAMILIES.issuperset(rest) else None
+
+
+def _fold(name: str) -> str:
+    """Return the name in lower case with one space for each run of separators."""
+    return re.sub(r"[\s_-]+", " ", name.casefold()).strip()
+
+
+_MATCHES: Final = {_fold(match): device for device in DEVICES for match in (device.name, *device.matches)}

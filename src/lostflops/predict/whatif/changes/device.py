@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from lostflops.account.facts.devices import DEVICES, Device
+from lostflops.account.facts.devices import DEVICES, Device, find_device
 from lostflops.core.errors import NotApplicable, UsageError
 from lostflops.predict.graph.editing import retime_graph, scale_rows
 from lostflops.predict.graph.tasks import TaskGraph, TaskKind
@@ -13,7 +13,6 @@ from lostflops.predict.whatif.change import Change, Edited, Facts
 from lostflops.predict.whatif.graph_edits.kernel_times import (
     COMPUTE_BOUND,
     MEMORY_BOUND,
-    device_called,
     device_now,
     dtype_now,
     peak,
@@ -49,7 +48,7 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
 
 
 def _require_device(name: str) -> Device:
-    found = device_called(name)
+    found = find_device(name)
     if found is None:
         raise UsageError(f"device={name} is not known: give one of {', '.join(device.name for device in DEVICES)}")
     return found

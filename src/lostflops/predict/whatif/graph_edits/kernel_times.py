@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from lostflops.account.facts.devices import DEVICES, Device, find_device
+from lostflops.account.facts.devices import Device, find_device
 from lostflops.account.facts.kernel_classes import CLASSES, rounds_to_tf32
 from lostflops.account.ledger.work import MATMUL_CLASSES
 from lostflops.core.errors import NotApplicable
@@ -20,16 +20,11 @@ MEMORY_BOUND: Final = tuple(name for name in CLASSES if name not in MATMUL_CLASS
 _MOST: Final = 0.5
 
 
-def device_called(name: str) -> Device | None:
-    """Find a device by its name in the table, or by the name that a driver gives it."""
-    return next((device for device in DEVICES if device.name.casefold() == name.casefold()), None) or find_device(name)
-
-
 def device_now(graph: TaskGraph, facts: Facts) -> Device:
     """Return the device of the run. Raise `NotApplicable` if it is not known."""
     if not ranks_with_device(graph).size:
         raise NotApplicable("no accelerator was recorded, and this change is computed from its peaks")
-    found = device_called(facts.device) if facts.device else None
+    found = find_device(facts.device) if facts.device else None
     if found is None:
         raise NotApplicable(f"the peaks of {facts.device or 'the device of this run'} are not known")
     return found

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from lostflops.account.facts.devices import find_device
 from lostflops.predict.graph.tasks import LaneKind
-from lostflops.predict.whatif.graph_edits.kernel_times import device_called
 
 if TYPE_CHECKING:
     from lostflops.predict.graph.tasks import TaskGraph
@@ -20,6 +20,6 @@ def memory_rate(graph: TaskGraph, facts: Facts) -> tuple[float, str]:
     """Return the bytes read and written per ns, and the rate as text."""
     if not (graph.lanes.kind == LaneKind.STREAM).any():
         return _CPU_GBS, f"{_CPU_GBS:g} GB/s"
-    known = device_called(facts.device) if facts.device else None
+    known = find_device(facts.device) if facts.device else None
     rate = known.memory_gbs if known is not None and known.memory_gbs else _DEVICE_GBS
     return rate, f"{rate:g} GB/s of device memory"
