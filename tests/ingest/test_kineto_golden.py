@@ -287,6 +287,23 @@ def test_device_and_job_of_a_rank(rows):
     assert found == [(11, "recorded", "node4", "H100", 3, 16, "nccl", "kineto", 3)]
 
 
+@pytest.mark.parametrize(
+    ("listed", "device"),
+    [
+        ([(0, "MI300X")], "MI300X"),  # ROCm: two CPUs are numbered first, and the process may use one device
+        ([(0, "MI300X"), (1, "MI300X")], "MI300X"),
+        ([(0, "MI300X"), (1, "MI210")], None),
+        ([(0, "MI210"), (2, "MI300X")], "MI300X"),
+        ([(0, "MI300X"), (2, "")], None),
+        ([], None),
+    ],
+)
+def test_a_device_that_is_not_listed_has_the_name_of_all_that_are(rows, listed, device):
+    properties = [{"id": number, "name": name} for number, name in listed]
+    found = rows("select device, device_index from ranks", [kernel(1, 0, 1, device=2)], deviceProperties=properties)
+    assert found == [(device, 2)]
+
+
 # --- steps, annotations, launches ---------------------------------------------------------------------------------
 
 

@@ -196,3 +196,23 @@ def test_the_command_says_the_same(real_run: RealRun) -> None:
     done = subprocess.run([sys.executable, "-c", script, *words], capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == made(folder, WindowKind.TRACE)
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        "Falconsai_nsfw_image_detection__1016002",
+        "Qwen_Qwen1.5-0.5B-Chat__1016005",
+        "facebook_timesformer-base-finetuned-k400__1016002",
+        "gaunernst_bert-small-uncased__1016001",
+        "google_owlv2-large-patch14-ensemble__1016001",
+    ],
+)
+def test_a_model_has_the_same_flops_on_two_vendors_devices(model: str, real_run: RealRun) -> None:
+    """MFU x peak x time is the FLOPs of a step: those of the model, whoever made the device."""
+    flops = {}
+    for machine, peak_tflops in (("h100", 989), ("mi300", 1307)):
+        found = made(real_run(TRACES / f"AMD-AGI__TraceLens/{machine}_{model}.json.gz"), WindowKind.STEPS)
+        assert 0 < found["mfu"]["value"] < 1, found["mfu"]["reason"]
+        flops[machine] = found["mfu"]["value"] * peak_tflops * found["ledger"]["total_ns"]
+    assert flops["h100"] == pytest.approx(flops["mi300"], rel=1e-6)

@@ -203,11 +203,18 @@ def _main_device(recording: Recording, rows_by_lane: Counter[int]) -> int | None
 
 
 def _device_name(document: dict[str, Any], index: int | None) -> str | None:
-    properties = document.get("deviceProperties")
-    for device in properties if isinstance(properties, list) else ():
-        if isinstance(device, dict) and index is not None and device.get("id") == index:
-            return _text(device.get("name"))
-    return None
+    """Return the name of the device that kernels ran on.
+
+    On ROCm, kernels number a host's CPUs before its devices, and `deviceProperties` only the devices that the process
+    may use. A number that is not listed has the name that all listed devices share.
+    """
+    listed = document.get("deviceProperties")
+    devices = [device for device in listed if isinstance(device, dict)] if isinstance(listed, list) else []
+    if index is None:
+        return None
+    same = [device for device in devices if device.get("id") == index]
+    names = {_text(device.get("name")) for device in same or devices}
+    return names.pop() if len(names) == 1 else None
 
 
 def _positive(value: object) -> int | None:
