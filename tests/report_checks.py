@@ -43,8 +43,10 @@ KEYS = {
     "where",
     "worst_ranks",
     "throughput",
+    "utilization",
     "quality",
 }
+BOUND = ("compute", "memory", "communication", "input", "host")
 LISTED = 12
 """The most annotations that a report lists."""
 
@@ -61,6 +63,7 @@ def check_report(report: dict[str, Any]) -> None:
     _check_ranks(report)
     _check_overlap(report)
     _check_mfu(report)
+    _check_utilization(report)
     _check_losses(report)
     _check_breakdowns(report)
     quality, total = report["quality"], report["ledger"]["total_ns"]
@@ -171,3 +174,24 @@ def _check_breakdowns(report: dict[str, Any]) -> None:
             assert sums == line_sums(report), name
     assert {row["name"] for row in report["phases"]} <= {"forward", "backward", "optimizer", "data", "other"}
     assert report["worst_ranks"][0]["rank"] == "mean"
+
+
+def _check_utilization(report: dict[str, Any]) -> None:
+    """HFU is MFU and the recomputed FLOPs; the words of a bound hold the lines that have a word, and no time twice."""
+    used, lines, total = report["utilization"], line_sums(report), report["ledger"]["total_ns"]
+    assert used["mfu"] == report["mfu"]["value"]
+    given = "(given)" in report["mfu"]["convention"].split(" over ")[0]
+    if used["mfu"] is not None and not given:
+        bars = {bar["line"]: bar["points"] for bar in report["mfu"]["waterfall"]}
+        assert 100 * used["hfu"] == pytest.approx(bars["mfu"] + bars.get("compute.recomputation", 0))
+    shares = {word: used[f"{word}_bound"] for word in BOUND}
+    assert all(share >= 0 for share in shares.values())
+    unnamed = sum(lines[line] for line in ("idle.dependency", "idle.bubble", "unexplained"))
+    assert sum(shares.values()) * total == pytest.approx(total - unnamed, abs=1)
+    ranked = sorted(shares.values(), reverse=True)
+    if not total:
+        assert used["bound"] is None
+    elif used["bound"] == "balanced":
+        assert ranked[0] < 1.25 * ranked[1]
+    elif used["bound"] is not None:
+        assert shares[used["bound"]] == ranked[0] >= 1.25 * ranked[1]

@@ -172,7 +172,9 @@ def test_the_waterfall_with_a_given_peak(lostflops, golden: Path) -> None:
         ("compute.below_achievable", pytest.approx(100 * (60_000 - needed) / 172_000)),
         ("mfu", pytest.approx(100 * needed / 172_000)),
     ]
-    assert found["verdict"].startswith("1 rank, 2 steps. MFU is 30%. Compute takes 41% of the time; ")
+    assert found["verdict"].startswith(
+        "1 rank, 2 steps. MFU is 30%, HFU 30%. Bound by compute. Compute takes 41% of the time; "
+    )
 
 
 def test_the_waterfall_with_given_flops(lostflops, golden: Path) -> None:
@@ -338,7 +340,7 @@ def test_the_first_screen(lostflops, golden: Path) -> None:
     assert len(short) < len(lines)
     assert short[-1] == f"Or: lostflops report {golden} --full"
     assert lines[0] == "Where the time went"
-    assert lines[1].startswith("2 ranks (NVIDIA H100 80GB HBM3), 78.0 us per step. MFU is <0.1%. Compute takes")
+    assert lines[1].startswith("2 ranks (NVIDIA H100 80GB HBM3), 78.0 us per step. MFU is <0.1%, HFU <0.1%. ")
     for title in (
         "From peak to model FLOPs (MFU)",
         "The ledger",

@@ -25,6 +25,16 @@ from lostflops.store.run import Run
 VERBS = (("diagnose",), ("report",), ("ranks",), ("whatif", "--all"), ("pipeline",))
 SAVING = re.compile(r"[Ss]aves? (?:about |up to |at most |the most: )?(\d+(?:\.\d)?%) of the step")
 Json = dict[str, Any]
+WORDS_OF = {
+    "compute": ("compute", "memory"),
+    "copy": ("memory",),
+    "idle.alloc": ("memory",),
+    "idle.data": ("input",),
+    "comm.transfer": ("communication",),
+    "comm.bubble": ("communication",),
+    **dict.fromkeys(("idle.sync", "idle.compile", "idle.host", "idle.python"), ("host",)),
+}
+"""What bounds a job if most of its time is on a line; a wait may have any cause."""
 
 
 class Refused(Exception):
@@ -63,6 +73,7 @@ def contradictions(run: Path) -> list[str]:
         return [*wrong, "diagnose has no answer"]
     findings = found["diagnose"]["findings"]
     wrong += _levels(findings)
+    wrong += _bound(found, findings)
     wrong += _arrays(found, findings)
     wrong += _explained(run, findings)
     wrong += _priced(run, found, findings)
@@ -82,6 +93,18 @@ def _levels(findings: list[Json]) -> Iterator[str]:
     ids = [one["id"] for one in findings]
     if len(set(ids)) < len(ids):
         yield f"ids are not unique: {ids}"
+
+
+def _bound(found: dict[str, Json], findings: list[Json]) -> Iterator[str]:
+    """What bounds the job has at least the time of the first finding, unless both are the same."""
+    if "report" not in found or not findings or findings[0]["level"] != "found" or not findings[0]["lines"]:
+        return
+    first, used = findings[0], found["report"]["utilization"]
+    line = max(first["lines"], key=lambda line: first["lines"][line])
+    if used["bound"] in (None, "balanced") or line == "comm.wait" or used["bound"] in WORDS_OF.get(line, ()):
+        return
+    if first["lost_share"] > used[f"{used['bound']}_bound"]:
+        yield f"report says {used['bound']}, and {first['id']} costs more ({line})"
 
 
 def _arrays(found: dict[str, Json], findings: list[Json]) -> Iterator[str]:

@@ -1,7 +1,8 @@
 """The MFU waterfall: from 100% of the device's peak down to the FLOPs of the model, in bars that sum.
 
-MFU = model FLOPs / (wall x ranks x dense peak). An unknown peak, or too little known work, makes MFU unknown: there is
-no default. The bars then end with compute.
+MFU = model FLOPs / (wall x ranks x dense peak). HFU (hardware FLOPs utilization) has all counted FLOPs instead, also
+those that activation checkpointing and the backward pass of flash attention repeat: HFU is at least MFU. An unknown
+peak, or too little known work, makes both unknown: there is no default. The bars then end with compute.
 """
 
 from __future__ import annotations
@@ -72,6 +73,24 @@ def waterfall(run: Run, asked: Scope, total: RunLedger, claims: Claims) -> Water
     return Waterfall("mfu", title, value, "", convention, bars)
 
 
+def hfu(run: Run, asked: Scope, total: RunLedger, claims: Claims) -> float | None:
+    """Return the share of the peak FLOPs that devices did, model or not; None if unknown. A user's `model_flops` do not
+    say what was repeated, so counted FLOPs are used."""
+    if not total.total_ns or _several_devices(run, asked):
+        return None
+    try:
+        peak = _peak(run, asked, total.work, claims)
+        _check_counted(total)
+    except _Unknown:
+        return None
+    at_peak = _done_flops(total) / (peak.tflops * _FLOPS_PER_NS)
+    return at_peak / total.total_ns if at_peak <= total.work.matmul_ns else None
+
+
+def _done_flops(total: RunLedger) -> float:
+    return sum(effort.flops * count for effort, (count, _) in total.work.efforts.items())
+
+
 def _bars(ns: dict[str, float] | dict[str, int], whole: int) -> tuple[Bar, ...]:
     return tuple(Bar(name, 100 * length / whole) for name, length in ns.items() if length > 0)
 
@@ -87,7 +106,7 @@ def _inside_compute(run: Run, asked: Scope, total: RunLedger, claims: Claims) ->
         return _compute_given_mfu(run, total, claims.model_flops, peak)
     _check_counted(total)
     model = sum(effort.model_flops * count for effort, (count, _) in total.work.efforts.items())
-    done = sum(effort.flops * count for effort, (count, _) in total.work.efforts.items())
+    done = _done_flops(total)
     spent = total.work.matmul_ns
     if done / rate > spent:
         raise _Unknown(

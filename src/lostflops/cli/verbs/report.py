@@ -40,7 +40,8 @@ def report(
         typer.Option("--by", help="Also show the ledger by this. JSON has all of them.", show_default=False),
     ] = None,
     full: Annotated[
-        bool, typer.Option("--full", help="Show everything: phases, overlap, throughput, memory, data quality.")
+        bool,
+        typer.Option("--full", help="Show everything: phases, utilization, overlap, throughput, memory, data quality."),
     ] = False,
     peak_tflops: PeakOption = None,
     model_flops: ModelFlopsOption = None,

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Final
 
 from lostflops.account.align.answers import clock_notes, clock_of
 from lostflops.account.ledger.answers import total_of
+from lostflops.account.ledger.bound import WORDS, Bound
 from lostflops.account.ledger.breakdowns import layers, module_table, sampled_in, where
 from lostflops.account.ledger.by_rank import Progress
 from lostflops.account.ledger.lines import BUSY_LINES, COMM_LINES, DEFINITIONS, GROUPS, LINES, compute_group_shares
-from lostflops.account.ledger.mfu import Claims, waterfall
+from lostflops.account.ledger.mfu import Claims, hfu, waterfall
 from lostflops.account.ledger.scope import Scope, scope
 from lostflops.account.ledger.total import RunLedger
 from lostflops.account.ledger.windows import WindowKind, inferred_steps
@@ -34,7 +35,7 @@ MOST_ROWS: Final = 12
 UNEVEN: Final = 1.1
 """A rank is named as the one that loses most if its share is above this many times the mean."""
 NO_MODULES: Final = "No modules were recorded. lostflops run records them by default."
-_FOLDED: Final = ("overlap", "throughput", "memory", "quality", "recorded")
+_FOLDED: Final = ("utilization", "overlap", "throughput", "memory", "quality", "recorded")
 """Blocks that a terminal shows with --full."""
 SMALL: Final = 0.02
 """Unexplained time above this share is named in a note."""
@@ -54,6 +55,7 @@ def report(
     total = total_of(run, asked, progress)
     said = said or Claims()
     fall = waterfall(run, asked, total, said)
+    used = _utilization(fall.value, hfu(run, asked, total, said), Bound.of(total))
     accelerated = _count_accelerated_ranks(run, total.on_thread)
     clock = clock_of(run)
     breakdowns = {
@@ -70,9 +72,10 @@ def report(
         version=2,
         title="Where the time went",
         verdict=("No device events: this is the training thread. " if accelerated else "")
-        + _verdict(_subject(run, asked, total), asked, total, fall.value),
+        + _verdict(_subject(run, asked, total), asked, total, used),
         blocks=(
             fall,
+            used,
             _ledger(total, normal_steps(run)),
             _losses(run, total),
             shown,
@@ -113,16 +116,43 @@ def _subject(run: Run, asked: Scope, total: RunLedger) -> str:
     return describe_job(run, total)
 
 
-def _verdict(subject: str, asked: Scope, total: RunLedger, mfu: float | None) -> str:
+def _verdict(subject: str, asked: Scope, total: RunLedger, used: Pairs) -> str:
     if not total.total_ns:
         return f"{subject} No rank recorded any time in this window."
     losses = [line for line, ns in total.lines.most_common() if line != "compute" and ns]
     largest = " and ".join(f"{line} {format_percent(total.share(line))}" for line in losses[:2])
     lost = f"the largest losses are {largest}" if len(losses) > 1 else f"the only loss is {largest}"
     span = "the recorded time" if asked.kind is WindowKind.TRACE else "the time"
-    reached = f" MFU is {format_percent(mfu)}." if mfu is not None else ""
     share = format_percent(total.share("compute"))
-    return f"{subject}{reached} Compute takes {share} of {span}" + (f"; {lost}." if losses else ".")
+    said = f"{subject} {_describe_utilization(used)}Compute takes {share} of {span}"
+    return said + (f"; {lost}." if losses else ".")
+
+
+def _describe_utilization(used: Pairs) -> str:
+    """Return MFU, HFU and what bounds the job, as far as they are known, with a space at the end."""
+    known = [(name, share) for name, share in (("MFU is", used.mfu), ("HFU", used.hfu)) if share is not None]
+    reached = (
+        f"{', '.join(f'{name} {format_percent(share)}' for name, share in known)}. " if used.mfu is not None else ""
+    )
+    if used.bound is None:
+        return reached
+    if used.bound != "balanced":
+        return f"{reached}Bound by {used.bound}. "
+    first, second = sorted(WORDS, key=lambda word: -getattr(used, f"{word}_bound"))[:2]
+    return f"{reached}Balanced between {first} and {second}. "
+
+
+def _utilization(mfu: float | None, hardware: float | None, bound: Bound) -> Pairs:
+    return Pairs(
+        "utilization",
+        "Utilization, and what bounds the job",
+        (
+            Pair("mfu", mfu, "share", "MFU"),
+            Pair("hfu", hardware, "share", "HFU"),
+            Pair("bound", bound.word, label="bound by"),
+            *(Pair(f"{word}_bound", bound.shares[word], "share", f"{word}-bound time") for word in WORDS),
+        ),
+    )
 
 
 def _ledger(total: RunLedger, normal: NormalSteps | None) -> Lines:

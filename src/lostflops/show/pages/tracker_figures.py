@@ -14,12 +14,13 @@ _NS_PER_MS = 1e6
 
 
 def metrics(report: Result) -> dict[str, float]:
-    """Return step time, MFU, the share of each line of the ledger, and what the first fix saves."""
+    """Return step time, MFU, HFU, the share of each line of the ledger, and what the first fix saves."""
     found = report.to_json()
     figures: dict[str, float | None] = {
         "mean_step_ms": (found["throughput"]["step_ns"] or 0) / _NS_PER_MS or None,
         "steps_per_second": found["throughput"]["steps_per_second"],
         "mfu": found["mfu"]["value"],
+        "hfu": found["utilization"]["hfu"],
         **{f"share/{line['line']}": line["share"] for line in found["ledger"]["lines"] if line["ns"]},
     }
     savings = [
