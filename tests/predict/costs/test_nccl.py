@@ -42,6 +42,24 @@ def test_bandwidths_by_hand() -> None:
     assert sends.gbs == pytest.approx(24 * 16 / 8), "half of it crosses, at 24 GB/s for each device"
 
 
+def test_a_domain_of_72_uses_nvlink_and_several_domains_use_rails() -> None:
+    rack, nvlink, rail = read_topology("gb200-nvl72"), 900 * 40.1 / 50, 50 * 0.96
+    inside = CommGroup(72)
+    assert found("all_gather", inside, rack)["ring", "Simple"].gbs == pytest.approx(nvlink * 72 / 71)
+    assert found("all_to_all", inside, rack)["sends", "Simple"].gbs == pytest.approx(nvlink * 72 / 71)
+    one_in_each = CommGroup(4, 4)
+    assert found("all_gather", one_in_each, rack)["ring", "Simple"].gbs == pytest.approx(rail * 4 / 3)
+    both = CommGroup(144, 2)
+    assert found("all_to_all", both, rack)["sends", "Simple"].gbs == pytest.approx(rail * 2), "half of it crosses"
+    assert found("all_gather", both, rack)["ring", "Simple"].gbs == pytest.approx(nvlink * 144 / 143), "72 rails"
+    hosts_of_8 = CommGroup(72, 9)
+    by_rack, by_host = (
+        nccl_times("all_to_all", 1 << 30, group, topology)[0].ns
+        for group, topology in ((inside, rack), (hosts_of_8, read_topology("dgx-b200")))
+    )
+    assert by_host > 10 * by_rack
+
+
 def test_nvls_where_the_switch_reduces() -> None:
     assert ("nvls", "Simple") not in found("all_reduce", CommGroup(8), A100)
     assert nccl_times("all_reduce", 1 << 30, CommGroup(8), H100)[0].algorithm == "nvls"
@@ -84,6 +102,9 @@ def test_what_the_model_does_not_know() -> None:
     amd = parse_topology({"device": "MI300X", "gpus_per_host": 8}, "mi300x", "mi300x.toml")
     with pytest.raises(UnknownCost, match="calibrate"):
         ways("all_reduce", CommGroup(8), amd)
+    torus = parse_topology({"device": "TPU v5p", "gpus_per_host": 4, "scaleup_gbs": 600}, "v5p", "v5p.toml")
+    with pytest.raises(UnknownCost, match="calibrate"):
+        ways("all_reduce", CommGroup(4), torus)
     part = parse_topology(
         {"device": "NVIDIA A100-SXM4-80GB MIG 3g.40gb", "gpus_per_host": 8, "scaleup_gbs": 300}, "mig", "mig.toml"
     )

@@ -7,25 +7,34 @@ from lostflops.predict.costs.topology import TOPOLOGIES, read_topology
 
 
 @pytest.mark.parametrize(
-    ("name", "gpus", "scaleup_gbs", "network_gbs", "nvls"),
+    ("name", "scaleup_gbs", "network_gbs", "nvls"),
     [
-        ("dgx-a100", 8, 300, 200, False),
-        ("DGX-H100", 8, 450, 400, True),
-        ("dgx-h200", 8, 450, 400, True),
-        ("dgx-b200", 8, 900, 400, True),
-        ("gb200-nvl72", 72, 900, 3600, True),
-        ("p4d.24xlarge", 8, 300, 50, False),
-        ("p5.48xlarge", 8, 450, 400, True),
+        ("dgx-a100", 300, 200, False),
+        ("DGX-H100", 450, 400, True),
+        ("dgx-h200", 450, 400, True),
+        ("dgx-b200", 900, 400, True),
+        ("dgx-b300", 900, 800, True),
+        ("p4d.24xlarge", 300, 50, False),
+        ("p5.48xlarge", 450, 400, True),
     ],
 )
-def test_named_machines_say_what_their_datasheets_do(
-    name: str, gpus: int, scaleup_gbs: int, network_gbs: int, nvls: bool
-) -> None:
+def test_named_machines_say_what_their_datasheets_do(name: str, scaleup_gbs: int, network_gbs: int, nvls: bool) -> None:
     topology = read_topology(name)
-    assert (topology.gpus_per_host, topology.scaleup_gbs, topology.nvls) == (gpus, scaleup_gbs, nvls)
+    assert (topology.gpus_per_host, topology.scaleup_gbs, topology.nvls) == (8, scaleup_gbs, nvls)
     assert topology.nics_per_host * topology.nic_gbs == network_gbs
     assert topology.source
-    assert len(TOPOLOGIES) == 7
+
+
+@pytest.mark.parametrize(("name", "rail_gbs"), [("gb200-nvl72", 50), ("GB300-NVL72", 100)])
+def test_a_rack_is_one_domain_with_a_rail_for_each_device(name: str, rail_gbs: int) -> None:
+    rack = read_topology(name)
+    assert (rack.gpus_per_host, rack.nics_per_host, rack.nic_gbs) == (72, 72, rail_gbs)
+    assert (rack.scaleup_gbs, rack.link, rack.nvls) == (900, "nvlink", True)
+
+
+def test_every_named_machine_is_tested() -> None:
+    eights = {"dgx-a100", "dgx-h100", "dgx-h200", "dgx-b200", "dgx-b300", "p4d.24xlarge", "p5.48xlarge"}
+    assert set(TOPOLOGIES) == {*eights, "gb200-nvl72", "gb300-nvl72"}
 
 
 @pytest.mark.parametrize("kind", ["toml", "json"])

@@ -214,7 +214,7 @@ def _fabric(group: CommGroup, topology: NetworkTopology) -> _Fabric:
             f"{topology.name} does not describe its network: add nics_per_host and nic_gbs, or calibrate on two hosts"
         )
     device = topology.device or ""
-    if re.search(r"\bMI\d", device):  # AMD Instinct; "MIG" is a part of an NVIDIA device
+    if re.search(r"\bMI\d|TPU", device):  # AMD Instinct and Google; "MIG" is a part of an NVIDIA device
         raise UnknownCost(f"NCCL's model does not apply to {device}: run lostflops calibrate there")
     known = [generation for name, generation in _GENERATIONS.items() if name in device]
     return _Fabric(group, topology, max(known, default=_HOPPER if topology.nvls else _AMPERE))

@@ -25,10 +25,12 @@ class NetworkTopology:
     name: str
     device: str | None
     gpus_per_host: int
+    """Devices that reach each other at `scaleup_gbs`: those of a host, or of an NVLink domain of several hosts, such as
+    the 72 of an NVL72 rack, which collectives use like one host."""
     scaleup_gbs: float
-    """Rate at which one device sends to its peers in the host."""
+    """Rate at which one device sends to its peers in the host or domain."""
     nics_per_host: int
-    """Number of network adapters; 0 for a single host."""
+    """Number of network adapters; 0 for a single host. With one for each device, each device has its own rail."""
     nic_gbs: float
     """Rate at which one network adapter sends."""
     link: Link
@@ -42,13 +44,15 @@ SLOWEST_NVLINK_GBS: Final = 100
 """A device with less than this to its peers is assumed to reach them over PCIe, unless its file says otherwise."""
 
 
-def _machine(name: str, device: str, nics: tuple[int, float], source: str, cpu: Cpu) -> NetworkTopology:
-    """Return a host of eight devices on NVSwitch, as all of the hosts below are."""
+def _machine(
+    name: str, device: str, nics: tuple[int, float], source: str, cpu: Cpu | None, gpus: int = 8
+) -> NetworkTopology:
+    """Return devices that are joined by NVSwitch, as in all of the machines below."""
     known = find_device(device)
     assert known is not None, device
     assert known.scaleup_gbs is not None, device
     reduces = not known.name.startswith("A100")
-    return NetworkTopology(name, device, 8, known.scaleup_gbs, *nics, "nvlink", source, cpu, reduces)
+    return NetworkTopology(name, device, gpus, known.scaleup_gbs, *nics, "nvlink", source, cpu, reduces)
 
 
 TOPOLOGIES: Final = {
@@ -58,16 +62,23 @@ TOPOLOGIES: Final = {
         _machine("dgx-h100", "H100 80GB HBM3", (8, 50), "NVIDIA DGX H100 datasheet (8x 400 Gb/s NDR)", "intel"),
         _machine("dgx-h200", "H200", (8, 50), "NVIDIA DGX H200 datasheet (8x 400 Gb/s NDR)", "intel"),
         _machine("dgx-b200", "B200", (8, 50), "NVIDIA DGX B200 datasheet (8x 400 Gb/s NDR)", "intel"),
-        NetworkTopology(
-            name="gb200-nvl72",
-            device="GB200",
-            gpus_per_host=72,
-            scaleup_gbs=900,
-            nics_per_host=72,
-            nic_gbs=50,
-            link="nvlink",
-            source="NVIDIA GB200 NVL72 datasheet (72 GPUs on NVLink, 400 Gb/s each between racks)",
-            nvls=True,
+        _machine("dgx-b300", "B300", (8, 100), "NVIDIA DGX B300 datasheet (8x 800 Gb/s ConnectX-8)", "intel"),
+        _machine(
+            "gb200-nvl72",
+            "GB200",
+            (72, 50),
+            "NVIDIA GB200 NVL72 datasheet (one NVLink domain) and DGX GB200 SuperPOD reference architecture "
+            "(4x 400 Gb/s NDR for each tray of 4 GPUs)",
+            None,
+            gpus=72,
+        ),
+        _machine(
+            "gb300-nvl72",
+            "GB300",
+            (72, 100),
+            "NVIDIA GB300 NVL72 datasheet (one NVLink domain, 72x 800 Gb/s ConnectX-8)",
+            None,
+            gpus=72,
         ),
         _machine("p4d.24xlarge", "A100-SXM4-40GB", (4, 12.5), "AWS EC2 P4 instances (400 Gb/s EFA)", "intel"),
         _machine("p5.48xlarge", "H100 80GB HBM3", (32, 12.5), "AWS EC2 P5 instances (3200 Gb/s EFA)", "amd"),
