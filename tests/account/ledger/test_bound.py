@@ -34,7 +34,8 @@ def ledger(
         ({"compute": 40, "copy": 35, "idle.alloc": 25}, "memory"),
         ({"compute": 50, "idle.data": 40}, "compute"),
         ({"compute": 50, "idle.data": 41}, "balanced"),
-        ({"compute": 10, "idle.dependency": 60, "unexplained": 30}, "compute"),
+        ({"compute": 60, "idle.dependency": 40}, "compute"),
+        ({"compute": 40, "idle.dependency": 30, "unexplained": 30}, None),
         ({"unexplained": 30}, None),
         ({}, None),
     ],
@@ -58,6 +59,13 @@ def test_a_wait_counts_as_what_the_late_rank_did_instead():
     assert Bound.of(late_input).word == "input"
     slow_device = ledger({"compute": 30, "comm.wait": 70}, {"compute": 100}, late={1: 70})
     assert Bound.of(slow_device).word == "compute"
+
+
+def test_a_wait_for_what_has_no_word_has_no_word():
+    """Kernels of rank 1 start late, for a reason that the ledger does not have."""
+    queued = ledger({"compute": 20, "comm.wait": 80}, {"compute": 20, "idle.dependency": 80}, late={1: 80})
+    assert Bound.of(queued).shares == {"compute": 0.2, "memory": 0, "communication": 0, "input": 0, "host": 0}
+    assert Bound.of(queued).word is None
 
 
 def test_a_wait_for_a_rank_without_a_ledger_is_communication():

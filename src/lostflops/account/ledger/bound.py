@@ -10,7 +10,8 @@
 
 A wait is not communication if the rank that was late was busy with something else: it counts as what that rank did more
 of than the mean rank. The word with the most time is the answer if it has `LEAD` times as much as the next; otherwise
-the job is balanced. `idle.dependency`, `idle.bubble` and `unexplained` count for no word.
+the job is balanced. `idle.dependency`, `idle.bubble` and `unexplained` have no word; there is no answer if their time,
+with waits for it, is more than that of the first word.
 """
 
 from __future__ import annotations
@@ -68,34 +69,33 @@ class Bound:
 
     @property
     def word(self) -> Word | Literal["balanced"] | None:
-        """None if nothing was recorded."""
+        """None if nothing was recorded, or most of it has no word."""
         (first, most), (_, second) = Counter(self.shares).most_common(2)
-        if not most:
+        if not most or most < 1 - sum(self.shares.values()):
             return None
         return first if most >= LEAD * second else "balanced"
 
 
 def _waits(total: RunLedger, multiplying: float) -> Counter[Word]:
-    """Return the time of waits by what late ranks did instead of arriving."""
+    """Return the time of waits by what late ranks did instead of arriving, as far as that has a word."""
     by_rank = {rank.rank: rank for rank in total.ranks}
     found: Counter[Word] = Counter()
+    explained = 0
     for name, ns in total.parts.get(_WAIT, Counter()).items():
         number = name.removeprefix(_LATE)
-        late = by_rank.get(int(number)) if number.isdecimal() else None
-        extra = _extra(late, total) if late else Counter[Word]()
-        for word, share in extra.items():
-            found[word] += round(ns * share / extra.total())
+        extra = _extra(by_rank[int(number)], total) if number.isdecimal() and int(number) in by_rank else {}
+        explained += ns if extra else 0
+        for line, share in extra.items():
+            if line in _WORDS:
+                found[_WORDS[line]] += round(ns * share)
     found["memory"] += round(found["compute"] * (1 - multiplying))
     found["compute"] = round(found["compute"] * multiplying)
-    found["communication"] += total.lines[_WAIT] - found.total()
+    found["communication"] += total.lines[_WAIT] - explained
     return found
 
 
-def _extra(late: RankLines, total: RunLedger) -> Counter[Word]:
-    """Return by how much the shares of a late rank exceed those of the mean rank, in ppm of its time."""
-    found: Counter[Word] = Counter()
-    for line in LINES:
-        more = late.lines[line] / (late.wall or 1) - total.share(line)
-        if line in _WORDS and more > 0:
-            found[_WORDS[line]] += round(1e6 * more)
-    return found
+def _extra(late: RankLines, total: RunLedger) -> dict[str, float]:
+    """Return by how much the shares of a late rank exceed those of the mean rank, by line, as parts of 1."""
+    more = {line: late.lines[line] / (late.wall or 1) - total.share(line) for line in LINES if line != _WAIT}
+    whole = sum(share for share in more.values() if share > 0)
+    return {line: share / whole for line, share in more.items() if share > 0}

@@ -45,7 +45,7 @@ SLOWEST_NVLINK_GBS: Final = 100
 
 
 def _machine(
-    name: str, device: str, nics: tuple[int, float], source: str, cpu: Cpu | None, gpus: int = 8
+    name: str, device: str, nics: tuple[int, float], source: str, cpu: Cpu | None = None, *, gpus: int = 8
 ) -> NetworkTopology:
     """Return devices that are joined by NVSwitch, as in all of the machines below."""
     known = find_device(device)
@@ -69,7 +69,6 @@ TOPOLOGIES: Final = {
             (72, 50),
             "NVIDIA GB200 NVL72 datasheet (one NVLink domain) and DGX GB200 SuperPOD reference architecture "
             "(4x 400 Gb/s NDR for each tray of 4 GPUs)",
-            None,
             gpus=72,
         ),
         _machine(
@@ -77,7 +76,6 @@ TOPOLOGIES: Final = {
             "GB300",
             (72, 100),
             "NVIDIA GB300 NVL72 datasheet (one NVLink domain, 72x 800 Gb/s ConnectX-8)",
-            None,
             gpus=72,
         ),
         _machine("p4d.24xlarge", "A100-SXM4-40GB", (4, 12.5), "AWS EC2 P4 instances (400 Gb/s EFA)", "intel"),
