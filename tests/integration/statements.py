@@ -151,7 +151,7 @@ def _page(run: Path, findings: list[Json]) -> Iterator[str]:
         if block is not None and json.loads(json.dumps(block.to_json())) != findings:
             yield f"the page's {name} has other findings than diagnose"
     knobs = by_name.get("knobs")
-    if knobs is None:
+    if knobs is None or not knobs.blocks:  # a run that cannot be replayed has no knobs
         return
     turned = {
         f"{knob.change}={setting.value}": setting.predicted_ns
