@@ -50,6 +50,8 @@ _WRONG = [
 ]  # fmt: skip
 
 Mutation = Callable[[random.Random, bytes], bytes]
+_LARGE = 1 << 20
+"""Bytes that are not damaged again: lists of their values would take gigabytes."""
 
 
 def replace_value(chance: random.Random, data: bytes, values: list[bytes]) -> bytes:
@@ -330,6 +332,8 @@ def json_text(chance: random.Random, data: bytes) -> bytes:
     weights, mutations = zip(*JSON_MUTATIONS, strict=True)
     for mutation in chance.choices(mutations, weights, k=chance.choice((1, 1, 2, 3))):
         data = mutation(chance, data)
+        if len(data) > _LARGE:
+            break
     return gzip.compress(data, 1, mtime=0) if chance.random() < 0.02 else data
 
 
