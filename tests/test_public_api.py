@@ -14,7 +14,7 @@ PROJECT = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_t
 def test_the_public_names_are_frozen() -> None:
     assert set(lostflops.__all__) == {
         *("Finding", "LostflopsError", "Result", "Run", "TrainingRun", "__version__"),
-        *("open", "ingest", "diff", "diff_page", "gate", "score", "hang", "estimate", "doctor", "verify"),
+        *("open", "ingest", "diff", "diff_page", "gate", "scale", "score", "hang", "estimate", "doctor", "verify"),
         *("record", "step", "trace_handler"),
     }
     assert dir(lostflops) == sorted(lostflops.__all__)

@@ -144,12 +144,13 @@ def test_memory_is_limited(server: Server) -> None:
 
 
 def test_a_query_without_end_is_ended(run_folder: Path) -> None:
-    live = LivePage(run_folder, limits=ServeLimits(sql_seconds=1.5))
+    # Long enough for a process of its own to start on a busy machine.
+    live = LivePage(run_folder, limits=ServeLimits(sql_seconds=4))
     server = Server(live)
     assert unpacked(server.sql("select 1"))["results"]
     began = time.monotonic()
     answer = server.sql("select sum(a.range + b.range) from range(10000000) a, range(10000000) b")
-    assert (answer.status_code, "1.5 s" in answer.json()["error"]) == (503, True)
-    assert time.monotonic() - began < 3
+    assert (answer.status_code, "4 s" in answer.json()["error"]) == (503, True)
+    assert time.monotonic() - began < 8
     assert unpacked(server.sql("select 1"))["results"]
     assert live.close()
