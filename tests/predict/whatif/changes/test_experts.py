@@ -24,8 +24,9 @@ CHANCE = np.random.default_rng(0)
 HOT = np.array([100, 100, 300, 100]) + CHANCE.integers(-20, 20, (STEPS, RANKS))
 
 
-def job(times: np.ndarray) -> TaskGraph:
-    """Every step computes, sends tokens, lets experts compute so long, and brings them back."""
+def job(times: np.ndarray, *, is_seen: bool = True) -> TaskGraph:
+    """Every step computes, sends tokens, lets experts compute so long, and brings them back; no op shows what experts
+    do unless it `is_seen`."""
     lanes = []
     for rank in range(RANKS):
         tasks = []
@@ -33,13 +34,17 @@ def job(times: np.ndarray) -> TaskGraph:
             tasks += [
                 T(f"layer {rank} {step}", BEFORE, 0, TaskKind.KERNEL, step=step),
                 T(f"there {rank} {step}", 0, 0, TaskKind.COMM, f"there {step}", step=step),
-                T(f"expert {rank} {step}", int(times[step, rank]), 0, TaskKind.KERNEL, step=step),
+                T(f"expert {rank} {step}", *expert(int(times[step, rank]), is_seen=is_seen), step=step),
                 T(f"back {rank} {step}", 0, 0, TaskKind.COMM, f"back {step}", step=step),
             ]
         lanes.append(L(rank, LaneKind.HOST, tasks))
     meetings = {f"{way} {step}": M(50, "all_to_all", ranks=RANKS) for step in range(STEPS) for way in ("there", "back")}
     steps = [(r, s, f"layer {r} {s}", f"back {r} {s}") for r in range(RANKS) for s in range(STEPS)]
     return graph(lanes, meetings=meetings, steps=steps)
+
+
+def expert(time: int, *, is_seen: bool) -> tuple[int, int, TaskKind]:
+    return (time, 0, TaskKind.KERNEL) if is_seen else (0, time, TaskKind.HOST)
 
 
 def facts(made: TaskGraph, load: np.ndarray) -> Facts:
@@ -55,8 +60,9 @@ def facts(made: TaskGraph, load: np.ndarray) -> Facts:
     return Facts(times=None, experts=lambda: loads)
 
 
-def test_the_mean_load_takes_its_time() -> None:
-    made = job(FIXED + RATE * HOT)
+@pytest.mark.parametrize("is_seen", [True, False], ids=["an op", "between ops"])
+def test_the_mean_load_takes_its_time(is_seen: bool) -> None:
+    made = job(FIXED + RATE * HOT, is_seen=is_seen)
     edited = experts.CHANGE.apply(made, "even", facts(made, HOT))
     expected = STEPS * (BEFORE + 2 * 50 + FIXED) + RATE * HOT.mean(axis=1).sum()
     assert replay(edited.graph).stop.max() == pytest.approx(expected, abs=STEPS)

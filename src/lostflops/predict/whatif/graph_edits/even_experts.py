@@ -10,10 +10,10 @@ import numpy.typing as npt
 
 from lostflops.account.align.expert_loads import ExpertLoads
 from lostflops.predict.graph.editing import retime_graph
-from lostflops.predict.graph.tasks import NONE, LaneKind, TaskGraph
+from lostflops.predict.graph.tasks import NONE, Flags, LaneKind, TaskGraph
 from lostflops.predict.whatif.graph_edits.even_work import computing
 from lostflops.predict.whatif.graph_edits.late_ranks import segments
-from lostflops.predict.whatif.graph_edits.selecting import launchers, number_distinct_rows, on_lanes
+from lostflops.predict.whatif.graph_edits.selecting import launchers, number_distinct_rows, on_lanes, ranks_with_device
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[Any]
@@ -56,7 +56,8 @@ def expert_times(graph: TaskGraph, loads: ExpertLoads) -> ExpertTimes | None:
     trips, row = np.unique(trip, return_inverse=True)
     at = row * len(loads.ranks) + np.array([place[rank] for rank in graph.rank[task].tolist()])
     size = trips.size * len(loads.ranks)
-    ns: Floats = np.bincount(at, graph.tasks.duration[task], minlength=size).astype(float).reshape(-1, len(loads.ranks))
+    took = graph.tasks.duration[task] + _pauses(graph)[task]
+    ns: Floats = np.bincount(at, took, minlength=size).astype(float).reshape(-1, len(loads.ranks))
     load = np.array([loads.trips[one].load for one in trips.tolist()])
     rate, doubt = _rates(load, ns, np.array([min(loads.trips[one].turn, 1) for one in trips.tolist()]))
     return ExpertTimes(tuple(trips.tolist()), load, ns, rate, doubt, task, at)
@@ -72,7 +73,7 @@ def _tasks_of_trips(graph: TaskGraph, loads: ExpertLoads) -> tuple[Rows, Rows]:
     keys = zip(graph.rank[sends].tolist(), tasks.event[sends].tolist(), strict=True)
     found = np.array([loads.sent_by.get(key, NONE) for key in keys], np.int64)
     sends, found = sends[found >= 0], found[found >= 0]
-    rows = np.flatnonzero(computing(graph) & (owner >= 0))
+    rows = np.flatnonzero((computing(graph) | _on_hosts_alone(graph)) & (tasks.meeting < 0) & (owner >= 0))
     call, own = owner[sends], owner[rows]
     lane, step = (np.concatenate((part[call], part[own])) for part in (tasks.lane, tasks.step))
     label = number_distinct_rows(lane, step, np.concatenate((segment[call] + 1, segment[rows])))
@@ -80,6 +81,17 @@ def _tasks_of_trips(graph: TaskGraph, loads: ExpertLoads) -> tuple[Rows, Rows]:
     trip[label[: sends.size]] = found
     of_row = trip[label[sends.size :]]
     return rows[of_row >= 0], of_row[of_row >= 0]
+
+
+def _on_hosts_alone(graph: TaskGraph) -> Flags:
+    """Select tasks of hosts without a device: all that such a host does between two collectives is work on tokens, also
+    what no op shows."""
+    return on_lanes(graph, LaneKind.HOST) & ~np.isin(graph.rank, ranks_with_device(graph))
+
+
+def _pauses(graph: TaskGraph) -> Rows:
+    """Return the time after each task that counts as its own."""
+    return np.where(_on_hosts_alone(graph), np.maximum(graph.tasks.gap, 0), 0)
 
 
 def _rates(load: Floats, ns: Floats, turn: Rows) -> tuple[Floats, float]:
@@ -105,6 +117,9 @@ def even_experts(graph: TaskGraph, times: ExpertTimes) -> TaskGraph:
     """Give all ranks the mean load: each computes as much shorter or longer as its load was off."""
     factor = np.ones(times.ns.shape)
     np.divide(times.ns - times.excess, times.ns, out=factor, where=times.ns > 0)
-    duration = graph.tasks.duration.copy()
-    duration[times.task] = np.round(duration[times.task] * np.maximum(factor, _LEAST).ravel()[times.at])
-    return retime_graph(graph, duration=duration)
+    duration, gap = graph.tasks.duration.copy(), graph.tasks.gap.copy()
+    part = np.maximum(factor, _LEAST).ravel()[times.at]
+    duration[times.task] = np.round(duration[times.task] * part)
+    pauses = _pauses(graph)[times.task]
+    gap[times.task] += np.round(pauses * (part - 1)).astype(np.int64)
+    return retime_graph(graph, duration=duration, gap=gap)
