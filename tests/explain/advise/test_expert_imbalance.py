@@ -26,8 +26,8 @@ def findings(folder: Path, *flags: str):
 def test_a_hot_expert_is_named_with_its_rank_and_layer(tmp_path: Path) -> None:
     hot = next(one for one in findings(tmp_path / "run", "--hot", "1") if one.cause == "expert_imbalance")
     assert hot.ranks == (1,)
-    assert "layer 2 of 3 with experts (module 1)" in hot.what
-    assert any("expert 1" in one.what for one in hot.evidence)
+    assert "MoE layer 2 of 3 (module 1)" in hot.what
+    assert any("only expert is 1" in one.what for one in hot.evidence)
 
 
 def test_a_router_that_is_even_but_for_chance_is_no_finding(tmp_path: Path) -> None:

@@ -124,12 +124,13 @@ def _verdict(subject: str, asked: Scope, total: RunLedger, used: Pairs) -> str:
     lost = f"the largest losses are {largest}" if len(losses) > 1 else f"the only loss is {largest}"
     span = "the recorded time" if asked.kind is WindowKind.TRACE else "the time"
     share = format_percent(total.share("compute"))
-    said = f"{subject} {_describe_utilization(used)}Compute takes {share} of {span}"
+    said = f"{subject} {_describe_utilization(used, share)}Compute takes {share} of {span}"
     return said + (f"; {lost}." if losses else ".")
 
 
-def _describe_utilization(used: Pairs) -> str:
-    """Return MFU, HFU and what bounds the job, as far as they are known, with a space at the end."""
+def _describe_utilization(used: Pairs, compute: str) -> str:
+    """Return MFU, HFU and what bounds the job, as far as they are known, with a space at the end; and its share, unless
+    that is the share of `compute`, which follows."""
     known = [(name, share) for name, share in (("MFU is", used.mfu), ("HFU", used.hfu)) if share is not None]
     reached = (
         f"{', '.join(f'{name} {format_percent(share)}' for name, share in known)}. " if used.mfu is not None else ""
@@ -137,7 +138,9 @@ def _describe_utilization(used: Pairs) -> str:
     if used.bound is None:
         return reached
     if used.bound != "balanced":
-        return f"{reached}Bound by {used.bound}. "
+        share = format_percent(getattr(used, f"{used.bound}_bound"))
+        of = "" if (used.bound, share) == ("compute", compute) else f": {share} of the time with waits for it"
+        return f"{reached}Bound by {used.bound}{of}. "
     first, second = sorted(WORDS, key=lambda word: -getattr(used, f"{word}_bound"))[:2]
     return f"{reached}Balanced between {first} and {second}. "
 

@@ -136,10 +136,12 @@ class PlannedJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
                 f"batch {self.batch} is not a multiple of dp x microbatch = {self.dp} x {self.microbatch}: "
                 "every rank takes whole microbatches"
             )
-        if self.virtual_stages > 1 and (self.pp == 1 or self.microbatches % self.pp):
+        if self.virtual_stages > 1 and self.pp == 1:
+            raise UsageError(f"virtual_stages {self.virtual_stages} needs a pipeline: set pp to 2 or more")
+        if self.virtual_stages > 1 and self.microbatches % self.pp:
             raise UsageError(
-                f"virtual_stages {self.virtual_stages} needs pp above 1 and a multiple of pp microbatches per rank, "
-                f"not pp {self.pp} and {self.microbatches}: change batch, dp or pp"
+                f"a batch of {self.batch} gives {self.microbatches} microbatches on each of {self.dp} replicas. With "
+                f"virtual stages their number must be a multiple of pp {self.pp}: change batch, dp or pp"
             )
 
     @property

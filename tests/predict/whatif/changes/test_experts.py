@@ -85,5 +85,5 @@ def test_time_that_does_not_follow_the_load_is_not_saved() -> None:
 
 
 def test_a_job_without_experts_has_nothing_to_balance() -> None:
-    with pytest.raises(NotApplicable, match="no all-to-all"):
+    with pytest.raises(NotApplicable, match="no pair of all-to-alls"):
         experts.CHANGE.apply(job(HOT), "even", Facts(times=None))

@@ -11,7 +11,7 @@ import numpy as np
 
 from lostflops.account.align.expert_loads import ExpertLoads, expert_loads
 from lostflops.core.results import Evidence
-from lostflops.core.units import format_ns, format_share, pluralise
+from lostflops.core.units import format_ns, pluralise
 from lostflops.explain.advise.claim import Claim, Place
 from lostflops.explain.advise.rule import Rule
 from lostflops.predict.whatif.graph_edits.even_experts import ExpertTimes, expert_times
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 ABOUT: Final = (
     "In a mixture of experts, a router chooses where each token goes. The rank whose experts are chosen most computes "
-    "longest, and all others wait for it when tokens return, in every layer. The sizes of the all-to-alls show how "
-    "many tokens each rank gets, and the compute time until they return shows what that costs."
+    "longest, and all others wait for it when tokens return, in every uneven layer. The sizes of the all-to-alls show "
+    "how many tokens each rank gets, and the compute time until they return shows what that costs."
 )
 _FOR_GOOD: Final = 1.15
 """A rank that gets at least this many times the mean load, averaged over steps, has popular experts."""
@@ -77,25 +77,29 @@ def _is_uneven(one: _UnevenLayer) -> bool:
 def _claim(case: Case, loads: ExpertLoads, uneven: Sequence[_UnevenLayer], times: ExpertTimes) -> Claim:
     first = uneven[0]
     ranks = tuple(sorted({one.rank for one in uneven if one.always >= _FOR_GOOD and one.often >= 0.5}))
-    layers = ", in every expert layer" if len(uneven) == loads.layers else f", in {_layer(case, loads, first.layer)}"
+    layers = ", in every MoE layer" if len(uneven) == loads.layers else f", in {_layer(case, loads, first.layer)}"
     layers = layers if loads.layers > 1 else ""
     if ranks:
         named = f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {', '.join(map(str, ranks))}"
         most = max(one.always for one in uneven)
-        what = f"The experts of {named} get up to {most:.2g} times the mean number of tokens{layers}"
+        what = f"The experts of {named} get {most:.2g} times the mean number of tokens{layers}: the other ranks wait."
     else:
-        what = f"One rank gets {first.most:.2g} times the mean number of tokens, each step another{layers}"
+        what = (
+            f"In each step another rank gets {first.most:.2g} times the mean number of tokens{layers}: the other ranks "
+            "wait."
+        )
     return Claim(
         cause="expert_imbalance",
-        what=f"{what}: the others wait for it.",
+        what=what,
         taken=_taken(case, loads, times),
         evidence=(*(_cite_layer(case, loads, one) for one in uneven[:_MOST_LAYERS]), _cite_time(loads, times)),
         confidence=0.9,
-        certain_if="count the tokens of each expert in the router: the same experts must have more.",
+        certain_if="log the tokens of each expert in the router: experts of these ranks must get the most.",
         fix=(
-            "Balance the router: a larger auxiliary loss (Megatron: --moe-aux-loss-coeff), a bias per expert "
-            "(--moe-router-enable-expert-bias), or at most a fixed number of tokens per expert "
-            "(--moe-expert-capacity-factor). An expert that has to be popular: place copies of it on several ranks."
+            "Balance the router: raise the auxiliary loss (Megatron: --moe-router-load-balancing-type aux_loss "
+            "--moe-aux-loss-coeff 0.01), add a bias per expert (--moe-router-enable-expert-bias), or limit the tokens "
+            "per expert (--moe-expert-capacity-factor, which drops tokens). If an expert must stay popular, place "
+            "copies of it on several ranks."
         ),
         changes=("experts=even",),
         ranks=ranks,
@@ -108,7 +112,7 @@ def _layer(case: Case, loads: ExpertLoads, layer: int) -> str:
     names = [name for (name,) in case.run.rows(_NAMES.format(rank=loads.ranks[0]))]
     found = list(dict.fromkeys(match[1] for name in names if (match := _NUMBERED.match(name))))
     named = f" (module {found[layer]})" if len(found) == loads.layers and found[layer] else ""
-    return f"layer {layer + 1} of {loads.layers} with experts{named}"
+    return f"MoE layer {layer + 1} of {loads.layers}{named}"
 
 
 def _expert(case: Case, loads: ExpertLoads, rank: int) -> str:
@@ -116,16 +120,16 @@ def _expert(case: Case, loads: ExpertLoads, rank: int) -> str:
     names = [name for (name,) in case.run.rows(_NAMES.format(rank=rank))]
     experts = {match[2] for name in names if (match := _NUMBERED.match(name))}
     if len(experts) == 1:
-        return f"; that is expert {loads.ranks.index(rank)}, the only one of the rank"
+        return f"; its only expert is {loads.ranks.index(rank)}"
     return f"; the rank has {len(experts)} experts" if experts else ""
 
 
 def _cite_layer(case: Case, loads: ExpertLoads, one: _UnevenLayer) -> Evidence:
     steps = len(loads.shares(one.layer))
-    where = f"In {_layer(case, loads, one.layer)}, one" if loads.layers > 1 else "One"
+    where = f"in {_layer(case, loads, one.layer)} " if loads.layers > 1 else ""
     return Evidence(
-        f"{where} rank gets {one.most:.3g} times the mean number of tokens; it is rank {one.rank} in "
-        f"{format_share(one.often)} of {pluralise(steps, 'step')}{_expert(case, loads, one.rank)}.",
+        f"Rank {one.rank} gets the most tokens {where}in {round(one.often * steps):,} of {pluralise(steps, 'step')}"
+        f"{_expert(case, loads, one.rank)}; the rank with most tokens gets {one.most:.3g} times the mean.",
         ranks=(one.rank,),
     )
 
@@ -134,8 +138,8 @@ def _cite_time(loads: ExpertLoads, times: ExpertTimes) -> Evidence:
     steps = {loads.trips[at].step for at in times.trips}
     extra = float(times.excess.max(axis=1).sum()) / len(steps)
     return Evidence(
-        f"Compute time follows tokens: {format_ns(round(extra))} per step more than with the mean number of tokens, on "
-        "the rank with most tokens of each layer.",
+        f"Compute time grows with tokens: ranks with most tokens compute {format_ns(round(extra))} per step longer "
+        "than they would with the mean number.",
         steps=tuple(sorted(steps)),
     )
 

@@ -27,7 +27,9 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
     loads = facts.experts() if facts.experts is not None else None
     times = None if loads is None else expert_times(graph, loads)
     if times is None:
-        raise NotApplicable("no all-to-all brings tokens to experts and back, or their sizes were not recorded")
+        raise NotApplicable(
+            "no pair of all-to-alls with recorded sizes brings tokens to experts and back (DeepEP records no sizes)"
+        )
     if not times.rate.any():
         raise NotApplicable("the compute time of ranks does not follow the tokens that they get: nothing to balance")
     return Edited(
@@ -41,7 +43,7 @@ CHANGE: Final = Change(
     name="experts",
     form="experts=even",
     about="every rank gets the same number of tokens for its experts",
-    cost="the router may send tokens to experts that fit less well, or drop some",
+    cost="tokens may go to experts that fit less well, or be dropped",
     how=_how,
     apply=_apply,
     tried=("even",),

@@ -25,7 +25,7 @@ def _how(value: str) -> str:
             "Megatron: --num-virtual-stages-per-pipeline-rank 2; torch.distributed.pipelining: ScheduleInterleaved1F1B"
         )
     if value == ZERO_BUBBLE:
-        return "torch.distributed.pipelining: ScheduleInterleavedZeroBubble, or ScheduleZBVZeroBubble"
+        return "torch.distributed.pipelining: ScheduleInterleavedZeroBubble, the closest to the predicted ZB-H1"
     return f"torch.distributed.pipelining: {'ScheduleGPipe' if value == 'gpipe' else 'Schedule1F1B'}"
 
 
@@ -52,8 +52,8 @@ def _apply(graph: TaskGraph, value: str, _facts: Facts) -> Edited:
         notes.append("Activations of all microbatches are in memory at once; whether they fit is not checked.")
     if value == ZERO_BUBBLE:
         notes.append(
-            "Half of each backward pass computes gradients of weights, which fill pauses (ZB-H1); as many activations "
-            "are kept as by the first stage of 1F1B."
+            "Half of each backward pass computes gradients of weights, which fill the bubble (ZB-H1); no stage keeps "
+            "more activations than the first stage of 1F1B."
         )
     is_same_cut = chunks == old.chunks and value != ZERO_BUBBLE
     return Edited(graph=changed, doubt=_DOUBT if is_same_cut else _CUT_DOUBT, notes=tuple(notes))

@@ -59,7 +59,7 @@ def expert_times(graph: TaskGraph, loads: ExpertLoads) -> ExpertTimes | None:
     took = graph.tasks.duration[task] + _pauses(graph)[task]
     ns: Floats = np.bincount(at, took, minlength=size).astype(float).reshape(-1, len(loads.ranks))
     load = np.array([loads.trips[one].load for one in trips.tolist()])
-    rate, doubt = _rates(load, ns, np.array([min(loads.trips[one].turn, 1) for one in trips.tolist()]))
+    rate, doubt = _rates(load, ns, np.array([min(loads.trips[one].turn, 2) for one in trips.tolist()]))
     return ExpertTimes(tuple(trips.tolist()), load, ns, rate, doubt, task, at)
 
 
@@ -95,8 +95,8 @@ def _pauses(graph: TaskGraph) -> Rows:
 
 
 def _rates(load: Floats, ns: Floats, turn: Rows) -> tuple[Floats, float]:
-    """Return the time per byte of each trip, one rate for all forward passes and one for all others, and their relative
-    standard error. Ranks are compared within a trip, so that what all of them have in common does not count."""
+    """Return the time per byte of each trip, one rate for each turn (forward, then backward or recomputed), and their
+    relative standard error. Ranks are compared within a trip, so that what they have in common does not count."""
     rate, doubts = np.zeros(turn.size), []
     for one in np.unique(turn).tolist():
         own = turn == one
