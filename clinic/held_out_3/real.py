@@ -196,7 +196,7 @@ _WORK: Final = (
     ),
     sick(
         "hot_expert",
-        "expert_imbalance|work_imbalance",
+        "expert_imbalance",
         job("experts", "--tokens 96 --device-ms 0.12 --hot 2:0.45", 4),
         "--hot none:0",
         rank=2,

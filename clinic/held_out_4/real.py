@@ -165,7 +165,7 @@ _WORK: Final = (
     sick("longer_samples_on_rank_1", "work_imbalance", tagger(f"{SOURCES} --length 36,72"), "--length 54", rank=1),
     sick(
         "popular_expert",
-        "expert_imbalance|work_imbalance",
+        "expert_imbalance",
         moe("--tokens 64 --farm-ms 0.12 --popular 1:0.7"),
         "--popular none:0",
         rank=1,

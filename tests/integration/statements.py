@@ -31,10 +31,9 @@ WORDS_OF = {
     "idle.alloc": ("memory",),
     "idle.data": ("input",),
     "comm.transfer": ("communication",),
-    "comm.bubble": ("communication",),
     **dict.fromkeys(("idle.sync", "idle.compile", "idle.host", "idle.python"), ("host",)),
 }
-"""What bounds a job if most of its time is on a line; a wait may have any cause."""
+"""What bounds a job if most of its time is on a line; a wait or a bubble may have any cause."""
 
 
 class Refused(Exception):
@@ -101,7 +100,11 @@ def _bound(found: dict[str, Json], findings: list[Json]) -> Iterator[str]:
         return
     first, used = findings[0], found["report"]["utilization"]
     line = max(first["lines"], key=lambda line: first["lines"][line])
-    if used["bound"] in (None, "balanced") or line == "comm.wait" or used["bound"] in WORDS_OF.get(line, ()):
+    if (
+        used["bound"] in (None, "balanced")
+        or line in ("comm.wait", "comm.bubble")
+        or used["bound"] in WORDS_OF.get(line, ())
+    ):
         return
     if first["lost_share"] > used[f"{used['bound']}_bound"]:
         yield f"report says {used['bound']}, and {first['id']} costs more ({line})"

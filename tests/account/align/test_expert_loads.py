@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 
@@ -29,11 +31,11 @@ class Recorded:
         wanted = "from collectives" in query
         return {name: values if wanted else values[:0] for name, values in self._columns.items()}
 
-    def rows(self, query: str) -> list[tuple[int, int, str, int]]:
+    def rows(self, query: str) -> list[tuple[int, int, str, int, int]]:
         """The event of a call has its number, plus 1,000."""
         assert "from collectives" in query
-        own = (self._columns[name].tolist() for name in ("rank", "call", "group_id"))
-        return [(rank, 1_000 + call, group, call) for rank, call, group in zip(*own, strict=True)]
+        own = (self._columns[name].tolist() for name in ("rank", "call", "group_id", "step"))
+        return [(rank, 1_000 + call, group, call, step) for rank, call, group, step in zip(*own, strict=True)]
 
 
 def there(load: list[int], size: int = HIDDEN) -> tuple[np.ndarray, np.ndarray]:
@@ -102,10 +104,36 @@ def test_other_exchanges_are_not_those_of_experts(calls: list[tuple[np.ndarray, 
     assert read(calls) is None
 
 
-def test_a_call_that_a_rank_did_not_record_does_not_count() -> None:
-    recorded = Recorded([there(A), back(A)], [there(C), back(C)])
-    kept = ~((recorded._columns["call"] == 2) & (recorded._columns["rank"] == 3))
+@pytest.mark.parametrize("missing", range(8))
+def test_a_step_that_a_rank_did_not_record_as_a_whole_does_not_count(missing: int) -> None:
+    recorded = Recorded([there(A), back(A)], [there(C), back(C)], [there(B), back(B)], [there(A), back(A)])
+    kept = ~((recorded._columns["call"] == missing) & (recorded._columns["rank"] == 3))
     recorded._columns = {name: values[kept] for name, values in recorded._columns.items()}
     loads = expert_loads(recorded)  # type: ignore[arg-type]
     assert loads is not None
-    assert [trip.step for trip in loads.trips] == [0]
+    assert [trip.step for trip in loads.trips] == [step for step in range(4) if step != missing // 2]
+
+
+def test_experts_begin_after_the_last_call_that_brings_something() -> None:
+    loads = read([there(A, 128), there(A, 4), back(A, 256)])
+    assert loads is not None
+    assert [trip.call for trip in loads.trips] == [1]
+
+
+def test_even_exchanges_are_read_in_time() -> None:
+    """Each was compared with all that follow: 4,000 took minutes."""
+    even = [(HIDDEN * TOKENS, HIDDEN * TOKENS)] * 4_000
+    began = time.process_time()
+    read(even)
+    assert time.process_time() - began < 5
+
+
+def test_the_most_uneven_group_is_shown() -> None:
+    """Ranks 0 to 3 exchange twice as much, evenly; ranks 4 to 7 do not."""
+    even, uneven = Recorded([there(C, 512), back(C, 512)]), Recorded([there(A), back(A)])
+    uneven._columns["rank"] += 4
+    uneven._columns["group_id"] = np.array(["1@4-7"] * 8)
+    uneven._columns = {name: np.concatenate((even._columns[name], values)) for name, values in uneven._columns.items()}
+    loads = expert_loads(uneven)  # type: ignore[arg-type]
+    assert loads is not None
+    assert loads.ranks == (4, 5, 6, 7)

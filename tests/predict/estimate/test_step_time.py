@@ -250,9 +250,9 @@ def test_the_first_microbatch_is_sent_through_all_parts() -> None:
 
 
 def test_interleaved_parts_need_whole_rounds_of_microbatches() -> None:
-    with pytest.raises(UsageError, match="multiple of pp microbatches"):
+    with pytest.raises(UsageError, match="must be a multiple of pp 4"):
         PlannedJob(sequence=64, pp=4, virtual_stages=2, batch=6)
-    with pytest.raises(UsageError, match="needs pp above 1"):
+    with pytest.raises(UsageError, match="needs a pipeline"):
         PlannedJob(sequence=64, virtual_stages=2)
     with pytest.raises(UsageError, match="pp x virtual_stages 32 is more than the number of layers"):
         estimate_demand(EVEN, PlannedJob(sequence=64, pp=4, virtual_stages=8, batch=4), 8)

@@ -7,6 +7,7 @@ experts, which of them belong to one layer, and how much each rank has to comput
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
     from lostflops.store.run import Run
 
 Floats = npt.NDArray[np.float64]
-_MOST_STEPS: Final = 64
+_MOST_STEPS: Final = 32
+"""Profiled steps first, because only they show what a load costs, then the last ones."""
 _SAME: Final = 1e-6
 """Shares of ranks that differ by less are the same: the numbers of tokens are equal, only their bytes differ."""
 
@@ -32,15 +34,16 @@ _ENQUEUED: Final = f"""
         where e.created < t.stop
     )
     select * from timed where group_id is not null and call is not null and bytes_in + bytes_out is not null
-    qualify dense_rank() over (order by step desc) <= {_MOST_STEPS} order by group_id, call, rank"""
+    qualify dense_rank() over (order by step in (select step from collectives) desc, step desc) <= {_MOST_STEPS}
+    order by group_id, call, rank"""
 _RECORDED: Final = f"""
     select rank, group_id, coalesce(seq, ordinal) as call, step, bytes_in, bytes_out from collectives
     where op = 'all_to_all' and group_id is not null and step is not null and bytes_in + bytes_out is not null
     qualify dense_rank() over (order by step desc) <= {_MOST_STEPS} order by group_id, call, rank"""
 
 _EVENTS: Final = """
-    select rank, event, group_id, coalesce(seq, ordinal) from collectives
-    where op = 'all_to_all' and group_id is not null"""
+    select rank, event, group_id, {call} as call, step from collectives
+    where op = 'all_to_all' and group_id is not null and call is not null"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,23 +87,22 @@ class ExpertLoads:
 
 
 def expert_loads(run: Run) -> ExpertLoads | None:
-    """Return the trips of tokens in the last recorded steps, of the ranks that exchange most; None if there are none.
-
-    Groups of several replicas are laid side by side only if they have the same members.
-    """
-    columns = run.columns(_ENQUEUED)
+    """Return the trips of tokens in some steps, of the group that is most uneven; None if there are none."""
+    columns, call = run.columns(_ENQUEUED), "seq"
     if not len(columns["rank"]):
-        columns = run.columns(_RECORDED)
+        columns, call = run.columns(_RECORDED), "coalesce(seq, ordinal)"
     by_ranks: dict[tuple[int, ...], list[ExpertTrip]] = {}
     for ranks, calls in _by_group_and_step(columns):
         by_ranks.setdefault(ranks, []).extend(_trips(calls))
-    most = max(by_ranks, key=lambda ranks: sum(trip.load.sum() for trip in by_ranks[ranks]), default=())
+    most = max(by_ranks, key=lambda ranks: sum(np.ptp(trip.load) for trip in by_ranks[ranks]), default=())
     trips = tuple(by_ranks[most]) if most else ()
     if not trips:
         return None
-    number = {(trip.group, trip.call): at for at, trip in enumerate(trips)}
+    number = {(trip.group, trip.call, trip.step): at for at, trip in enumerate(trips)}
     sent_by = {
-        (rank, event): at for rank, event, *own in run.rows(_EVENTS) if (at := number.get(tuple(own))) is not None
+        (rank, event): at
+        for rank, event, *own in run.rows(_EVENTS.format(call=call))
+        if (at := number.get(tuple(own))) is not None
     }
     return ExpertLoads(most, trips, sent_by)
 
@@ -110,42 +112,57 @@ class _AllToAll:
     group: str
     number: int
     step: int
-    sent: Floats
     received: Floats
+    """Bytes that each rank gets."""
+    sends: Floats
+    gets: Floats
+    """Shares of ranks in what is sent and received."""
 
     def goes_like(self, other: _AllToAll) -> bool:
-        return _alike(self.sent, other.sent) and _alike(self.received, other.received)
+        return _alike(self.sends, other.sends) and _alike(self.gets, other.gets)
 
     def returns(self, other: _AllToAll) -> bool:
-        return _alike(self.sent, other.received) and _alike(self.received, other.sent)
+        return _alike(self.sends, other.gets) and _alike(self.gets, other.sends)
 
 
 def _alike(one: Floats, other: Floats) -> bool:
-    return bool(np.abs(one / one.sum() - other / other.sum()).max() <= _SAME)
+    return bool(np.abs(one - other).max() <= _SAME)
 
 
 def _by_group_and_step(
     columns: dict[str, npt.NDArray[np.generic]],
 ) -> Iterator[tuple[tuple[int, ...], list[_AllToAll]]]:
-    """Yield the calls of one group and step, in order, that all its ranks recorded and that move anything."""
+    """Yield the calls of one group and step, in order, that all its ranks recorded and that move anything. A step with
+    fewer calls than usual was not recorded as a whole."""
+    members, calls = _calls(columns)
+    usual = {name: np.median([len(own) for (group, _), own in calls.items() if group == name]) for name, _ in calls}
+    for (name, _), own in calls.items():
+        if len(own) >= usual[name]:
+            yield members[name], own
+
+
+def _calls(
+    columns: dict[str, npt.NDArray[np.generic]],
+) -> tuple[dict[str, tuple[int, ...]], dict[tuple[str, int], list[_AllToAll]]]:
+    """Return the ranks of each group, which are those that most of its calls have, and its calls by step."""
     group, call = (np.asarray(columns[name]) for name in ("group_id", "call"))
     rank, step, sent, received = (np.asarray(columns[name]) for name in ("rank", "step", "bytes_in", "bytes_out"))
     fresh = np.ones(group.size, np.bool_)
     fresh[1:] = (group[1:] != group[:-1]) | (call[1:] != call[:-1])
-    starts = [*np.flatnonzero(fresh).tolist(), group.size]
-    members: dict[str, tuple[int, ...]] = {}
+    parts = [slice(*ends) for ends in pairwise([*np.flatnonzero(fresh).tolist(), group.size])]
+    taking: dict[str, Counter[tuple[int, ...]]] = {}
+    for part in parts:
+        taking.setdefault(str(group[part.start]), Counter())[tuple(rank[part].tolist())] += 1
+    members = {name: counts.most_common(1)[0][0] for name, counts in taking.items()}
     calls: dict[tuple[str, int], list[_AllToAll]] = {}
-    for first, last in pairwise(starts):
-        name, ranks = str(group[first]), tuple(rank[first:last].tolist())
-        if members.setdefault(name, ranks) != ranks or len(ranks) < 2 or not sent[first:last].any():
-            continue
-        one = _AllToAll(
-            name, int(call[first]), int(step[first]), sent[first:last].astype(float), received[first:last].astype(float)
-        )
-        if one.received.any():
-            calls.setdefault((name, one.step), []).append(one)
-    for (name, _), own in calls.items():
-        yield members[name], own
+    for part in parts:
+        name = str(group[part.start])
+        own = sent[part].astype(float), received[part].astype(float)
+        if len(members[name]) > 1 and tuple(rank[part].tolist()) == members[name] and all(one.any() for one in own):
+            number, at = int(call[part.start]), int(step[part.start])
+            made = _AllToAll(name, number, at, own[1], own[0] / own[0].sum(), own[1] / own[1].sum())
+            calls.setdefault((name, at), []).append(made)
+    return members, calls
 
 
 def _trips(calls: list[_AllToAll]) -> Iterator[ExpertTrip]:
@@ -155,7 +172,7 @@ def _trips(calls: list[_AllToAll]) -> Iterator[ExpertTrip]:
     turns: list[int] = []
     is_back = False
     for there in _departures(calls):
-        layer = next((at for at, one in enumerate(seen) if _alike(one.received, there.received)), None)
+        layer = next((at for at, one in enumerate(seen) if _alike(one.gets, there.gets)), None)
         if layer is None:
             if is_back:
                 seen, turns, is_back = [], [], False
@@ -176,11 +193,12 @@ def _departures(calls: list[_AllToAll]) -> Iterator[_AllToAll]:
     while at < len(calls):
         there = calls[at]
         back = next((later for later in range(at + 1, len(calls)) if not calls[later].goes_like(there)), len(calls))
+        # Probabilities or scales may travel with the tokens: experts begin after the last of such calls.
+        last = calls[back - 1]
+        at = back
         if back < len(calls) and calls[back].returns(there):
             seen.append(there)
-            yield there
-            at = back
+            yield last
+            at = back + 1
         elif any(there.goes_like(one) for one in seen):
-            yield there
-            at = back - 1
-        at += 1
+            yield last

@@ -31,7 +31,6 @@ LEAD: Final = 1.25
 _WORDS: Final[dict[str, Word]] = {
     "compute": "compute",
     "comm.transfer": "communication",
-    "comm.bubble": "communication",
     "copy": "memory",
     "idle.data": "input",
     "idle.sync": "host",

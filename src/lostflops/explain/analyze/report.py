@@ -55,7 +55,10 @@ def report(
     total = total_of(run, asked, progress)
     said = said or Claims()
     fall = waterfall(run, asked, total, said)
-    used = _utilization(fall.value, hfu(run, asked, total, said), Bound.of(total))
+    done = hfu(run, asked, total, said)
+    # Given FLOPs may exceed those that were counted: then it is not known what devices did.
+    done = None if done is not None and fall.value is not None and done < fall.value else done
+    used = _utilization(fall.value, done, Bound.of(total))
     accelerated = _count_accelerated_ranks(run, total.on_thread)
     clock = clock_of(run)
     breakdowns = {
@@ -124,13 +127,13 @@ def _verdict(subject: str, asked: Scope, total: RunLedger, used: Pairs) -> str:
     lost = f"the largest losses are {largest}" if len(losses) > 1 else f"the only loss is {largest}"
     span = "the recorded time" if asked.kind is WindowKind.TRACE else "the time"
     share = format_percent(total.share("compute"))
-    said = f"{subject} {_describe_utilization(used, share)}Compute takes {share} of {span}"
+    said = f"{subject} {_describe_utilization(used, total.share('compute'))}Compute takes {share} of {span}"
     return said + (f"; {lost}." if losses else ".")
 
 
-def _describe_utilization(used: Pairs, compute: str) -> str:
+def _describe_utilization(used: Pairs, compute: float) -> str:
     """Return MFU, HFU and what bounds the job, as far as they are known, with a space at the end; and its share, unless
-    that is the share of `compute`, which follows."""
+    the share of `compute`, which follows, has it all."""
     known = [(name, share) for name, share in (("MFU is", used.mfu), ("HFU", used.hfu)) if share is not None]
     reached = (
         f"{', '.join(f'{name} {format_percent(share)}' for name, share in known)}. " if used.mfu is not None else ""
@@ -138,8 +141,12 @@ def _describe_utilization(used: Pairs, compute: str) -> str:
     if used.bound is None:
         return reached
     if used.bound != "balanced":
-        share = format_percent(getattr(used, f"{used.bound}_bound"))
-        of = "" if (used.bound, share) == ("compute", compute) else f": {share} of the time with waits for it"
+        share = getattr(used, f"{used.bound}_bound")
+        of = (
+            ""
+            if used.bound == "compute" and share < compute + 0.01
+            else f": {format_percent(share)} of the time with waits for it"
+        )
         return f"{reached}Bound by {used.bound}{of}. "
     first, second = sorted(WORDS, key=lambda word: -getattr(used, f"{word}_bound"))[:2]
     return f"{reached}Balanced between {first} and {second}. "

@@ -84,7 +84,8 @@ def name_exchange(
     """Give kernels that exchange tokens between experts their group.
 
     Such kernels have no metadata, but are compiled for a number of ranks. It is a group that the trace lists if only
-    one of them has this size, or only one is called expert parallel; all ranks, if there are as many.
+    one of them has this size and no other purpose, or only one is called expert parallel; all ranks, if there are as
+    many.
     """
     own = [one for one in collectives if one.group_id is None and exchanges_tokens(one.source.name)]
     sizes = {size for one in own if (size := ranks_of_exchange(one.source.name)) is not None}
@@ -92,7 +93,8 @@ def name_exchange(
         return
     (size,) = sizes
     same = [group for group in listed if group["size"] == size]
-    experts = [group for group in same if kinds_of(group["description"]) == {"ep"}] or same
+    experts = [group for group in same if kinds_of(group["description"]) == {"ep"}]
+    experts = experts or [group for group in same if not kinds_of(group["description"])]
     everyone = range(size) if size == world_size else None
     for one in own:
         one.group_size = size

@@ -76,12 +76,13 @@ def _is_uneven(one: _UnevenLayer) -> bool:
 
 def _claim(case: Case, loads: ExpertLoads, uneven: Sequence[_UnevenLayer], times: ExpertTimes) -> Claim:
     first = uneven[0]
-    ranks = tuple(sorted({one.rank for one in uneven if one.always >= _FOR_GOOD and one.often >= 0.5}))
+    named_layers = uneven if len(uneven) == loads.layers else uneven[:1]
+    ranks = tuple(sorted({one.rank for one in named_layers if one.always >= _FOR_GOOD and one.often >= 0.5}))
     layers = ", in every MoE layer" if len(uneven) == loads.layers else f", in {_layer(case, loads, first.layer)}"
     layers = layers if loads.layers > 1 else ""
     if ranks:
         named = f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {', '.join(map(str, ranks))}"
-        most = max(one.always for one in uneven)
+        most = max(one.always for one in named_layers)
         what = f"The experts of {named} get {most:.2g} times the mean number of tokens{layers}: the other ranks wait."
     else:
         what = (
@@ -120,7 +121,8 @@ def _expert(case: Case, loads: ExpertLoads, rank: int) -> str:
     names = [name for (name,) in case.run.rows(_NAMES.format(rank=rank))]
     experts = {match[2] for name in names if (match := _NUMBERED.match(name))}
     if len(experts) == 1:
-        return f"; its only expert is {loads.ranks.index(rank)}"
+        # Experts are numbered over all ranks, or from 0 on each.
+        return f"; its only expert is {max(int(min(experts)), loads.ranks.index(rank))}"
     return f"; the rank has {len(experts)} experts" if experts else ""
 
 

@@ -105,7 +105,8 @@ def _rates(load: Floats, ns: Floats, turn: Rows) -> tuple[Floats, float]:
         free = more.size - more.shape[0] - 1
         if spread <= 0 or free < _FEWEST:
             continue
-        slope = float((more * longer).sum()) / spread
+        # No byte takes longer than all time over all bytes: what exceeds that is a slow rank, not its load.
+        slope = min(float((more * longer).sum()) / spread, float(ns[own].sum() / load[own].sum()))
         error = float(np.sqrt(((longer - slope * more) ** 2).sum() / free / spread))
         if slope > 2 * error:
             rate[own] = slope

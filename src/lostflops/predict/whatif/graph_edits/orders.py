@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
+from functools import cache
 from itertools import chain
 from typing import Final, NamedTuple
 
@@ -38,7 +39,7 @@ def order(schedule: str, stage: int, shape: PipelineShape) -> list[PipelinePass]
     [1, 1, 0, 0]
     """
     if schedule == ZERO_BUBBLE:
-        return _zero_bubble(shape)[stage]
+        return list(_zero_bubble(shape)[stage])
     stages, chunks, microbatches = shape
     forward = _turns(shape, backward=0)
     backward = _turns(shape, backward=1)
@@ -54,6 +55,7 @@ def order(schedule: str, stage: int, shape: PipelineShape) -> list[PipelinePass]
     return [*forward[:ahead], *chain.from_iterable(pairs), *backward[len(forward) - ahead :]]
 
 
+@cache
 def _zero_bubble(shape: PipelineShape) -> list[list[PipelinePass]]:
     """Return the order of all stages if all passes were equally long: whenever 1F1B would pause, or keep more
     activations than the first stage of 1F1B, gradients of weights are computed.
@@ -81,6 +83,8 @@ def _zero_bubble(shape: PipelineShape) -> list[list[PipelinePass]]:
             elif held[stage]:
                 kept[stage] -= 1
                 started.append((stage, held[stage].popleft()))
+        if not started:
+            raise ValueError(f"no stage of {shape} can go on: ZB-H1 has one chunk per stage")
         time += 1
         for stage, one in started:
             made[stage].append(one)
