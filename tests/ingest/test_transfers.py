@@ -1,4 +1,4 @@
-"""Peers of gloo's transfers: told by the call inside which they begin, where the rank has one group."""
+"""Peers of gloo's transfers, from the call inside which they begin, where the rank has one group or one pipeline."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from lostflops.ingest import ingest
+from lostflops.ingest.join.flight import Ring, fill
+from lostflops.ingest.join.gloo_order import FlightEntries
 from lostflops.store.run import Run
 
 WORLD = {"pg_name": "0", "pg_desc": "default_pg", "ranks": [4, 5, 6, 7]}
@@ -59,3 +61,35 @@ def test_the_call_around_a_transfer_names_its_peer(tmp_path: Path) -> None:
 @pytest.mark.parametrize("groups", [[WORLD, PAIR], [], [WORLD, "?"], [{"pg_name": "0", "ranks": [5]}]])
 def test_a_place_in_an_unknown_group_names_nobody(tmp_path: Path, groups: list[Any]) -> None:
     assert {row[1:] for row in told(tmp_path, groups, EVENTS)} == {(None, None, None)}
+
+
+IN_PAIR = [call("c10d::send", 100, "1"), event("gloo:send", 105, 40)]
+CONTEXT = {"pg_name": "2", "pg_desc": "mesh_cp", "ranks": [4, 5]}
+
+
+def test_of_several_groups_the_pipeline_is_the_one_of_transfers(tmp_path: Path) -> None:
+    named = {**PAIR, "pg_desc": "PIPELINE_MODEL_PARALLEL_GROUP"}
+    assert told(tmp_path, [WORLD, named], IN_PAIR) == [("send", "1@5-6", 2, 6)]
+
+
+@pytest.mark.parametrize("groups", [[WORLD, PAIR, CONTEXT], [WORLD, PAIR, {**PAIR, "pg_name": "3"}]])
+def test_transfers_that_may_be_of_two_groups_have_none(tmp_path: Path, groups: list[Any]) -> None:
+    assert told(tmp_path, groups, IN_PAIR) == [("send", None, None, None)]
+
+
+def test_a_transfer_to_itself_is_not_of_the_pipeline(tmp_path: Path) -> None:
+    to_itself = [call("c10d::send", 100, "0"), event("gloo:send", 105, 40)]
+    assert told(tmp_path, [WORLD, PAIR], to_itself) == [("send", None, None, None)]
+
+
+def test_a_ring_leaves_transfers_their_group() -> None:
+    rows = {
+        "metadata": ["gloo", "gloo"], "op": ["send", "all_reduce"], "group_id": ["1@5-6", None],
+        "group_size": [2, None], "seq": [None, None], "order_source": ["group ordinal", "lane ordinal"],
+        "start": [1, 12], "stop": [3, 14],
+        "bytes_in": [8, 8], "lane": [1, 2], "ordinal": [0, 0],
+    }  # fmt: skip
+    entries = FlightEntries([0, 1], ["gloo:all_reduce"] * 2, ["all_reduce"] * 2, [8, 4], ["0"] * 2, [1, 2], [11, 20])
+    fill(rows, {"0@4-7": 4}, {10: Ring(entries, ["0@4-7", "0@4-7"])})
+    assert rows["group_id"] == ["1@5-6", "0@4-7"]
+    assert rows["order_source"] == ["group ordinal", "flight_recorder"]

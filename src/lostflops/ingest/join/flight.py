@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from lostflops.ingest.formats.flight_recorder import reader as flight_recorder
 from lostflops.ingest.formats.flight_recorder.dump import GROUPS_UNKNOWN
 from lostflops.ingest.formats.kineto import reader as kineto
-from lostflops.ingest.join.gloo_order import FlightEntries, GlooEvents, match
+from lostflops.ingest.join.gloo_order import NOT_QUEUED, FlightEntries, GlooEvents, match
 from lostflops.ingest.join.written_ranks import Columns, Files, WrittenRanks, in_stretches, ranks_with
 from lostflops.ingest.timeline.observations import KINETO_OBSERVATIONS
 from lostflops.store.commit import RunWriter
@@ -100,7 +100,8 @@ def fill(collectives: Columns, sizes: dict[str, int], rings: Mapping[int, Ring])
 
     `rings` has the entries enqueued around each window, by the time at which the profiler was switched on.
     """
-    gloo = [row for row, metadata in enumerate(collectives["metadata"]) if metadata == "gloo"]
+    recorded = enumerate(zip(collectives["metadata"], collectives["op"], strict=True))
+    gloo = [row for row, (metadata, op) in recorded if metadata == "gloo" and op not in NOT_QUEUED]
     for row in gloo:  # an earlier dump may have told something else
         for name in ("group_id", "group_size", "seq"):
             collectives[name][row] = None

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 _GLOO = "gloo:"
-_NOT_QUEUED = ("send", "recv", None)
+NOT_QUEUED = ("send", "recv", None)
 _MAX_ROUNDS = 30
 
 
@@ -73,7 +73,7 @@ def match(
     queues = _queues(entries, profiled_from)
     lanes: dict[int, list[int]] = {}
     for event in sorted(range(len(events.op)), key=lambda event: events.start[event]):
-        if events.op[event] not in _NOT_QUEUED and profiled_from <= events.start[event] <= horizon:
+        if events.op[event] not in NOT_QUEUED and profiled_from <= events.start[event] <= horizon:
             lanes.setdefault(events.lane[event], []).append(event)
     for group, members in _lanes_by_group(events, lanes, queues).items():
         queue = queues[group]

@@ -58,7 +58,7 @@ def name_peers(
 ) -> int:
     """Give gloo's transfers their group and peer, from the call in which they begin; return how many.
 
-    The call has the peer's position in a group, but not which group: that is certain only if the rank has one group.
+    The call has the peer's position in a group, but not which group: `group` is it, or None if that is not certain.
     """
     if group is None:
         return 0

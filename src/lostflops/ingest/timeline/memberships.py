@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from lostflops.account.align.mesh_names import kinds_of
 from lostflops.ingest.common.group_ids import group_id
 
 
@@ -35,19 +36,35 @@ def memberships(document: dict[str, Any], rank: int) -> list[dict[str, Any]]:
     return list(rows.values())
 
 
-def sole_group(document: dict[str, Any], rank: int) -> tuple[str, list[int]] | None:
-    """Return id and members of the only group in which the rank has a peer; None if there are several, or none."""
+def transfer_group(document: dict[str, Any], rank: int, places: set[int]) -> tuple[str, list[int]] | None:
+    """Return id and members of the group in which the rank sends and receives; None if that is not certain.
+
+    It is the only group in which the rank has a peer. Of several, it is the only one that is called pipeline parallel,
+    if the rank has a peer at each of `places` in it, and no group is called context parallel: its ranks may send too.
+    """
     info = document.get("distributedInfo")
     config = info.get("pg_config") if isinstance(info, dict) else None
-    found: dict[str, list[int]] = {}
+    found: dict[str, _Group] = {}
     for entry in config if isinstance(config, list) else ():
         try:
             group = msgspec.convert(entry, _Group)
         except msgspec.ValidationError:
             return None
         if rank in group.ranks and len(group.ranks) > 1:
-            found[group_id(group.pg_name, group.ranks)] = group.ranks
-    return next(iter(found.items())) if len(found) == 1 else None
+            found[group_id(group.pg_name, group.ranks)] = group
+    if len(found) > 1:
+        found = _sole_pipeline(found, rank, places)
+    return next(((identity, group.ranks) for identity, group in found.items()), None)
+
+
+def _sole_pipeline(groups: dict[str, _Group], rank: int, places: set[int]) -> dict[str, _Group]:
+    """Return the group that is certainly the one of transfers, by its description; empty if there is none."""
+    kinds = {identity: kinds_of(group.pg_desc) for identity, group in groups.items()}
+    stages = {identity: groups[identity] for identity, named in kinds.items() if named == {"pp"}}
+    if len(stages) != 1 or {"cp"} in kinds.values():
+        return {}
+    (group,) = stages.values()
+    return stages if places <= set(range(len(group.ranks))) - {group.ranks.index(rank)} else {}
 
 
 def _row(group: _Group, rank: int) -> dict[str, Any]:

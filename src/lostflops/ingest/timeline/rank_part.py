@@ -20,7 +20,7 @@ from lostflops.ingest.timeline.collectives import (
 )
 from lostflops.ingest.timeline.event_kinds import DEVICE_WORK, KERNELS, KIND_CODE, KINDS
 from lostflops.ingest.timeline.lookups import AnnotationLookup, LaunchMap, StepLookup
-from lostflops.ingest.timeline.memberships import memberships, sole_group
+from lostflops.ingest.timeline.memberships import memberships, transfer_group
 from lostflops.ingest.timeline.modules import module_lookup
 from lostflops.ingest.timeline.observations import KINETO_OBSERVATIONS
 from lostflops.ingest.timeline.recording import Recording
@@ -205,9 +205,9 @@ class RankPart:
         )
         if recording.device.rows:
             self._losses["comms_without_kernel"] += unused
-        losses["collectives_without_group"] -= name_peers(
-            collectives, recording.transfer_calls, sole_group(recording.document, self._rank)
-        )
+        calls = recording.transfer_calls
+        group = transfer_group(recording.document, self._rank, {call.place for call in calls})
+        losses["collectives_without_group"] -= name_peers(collectives, calls, group)
         name_exchange(collectives, self._groups, _world_size(recording.document))
         self._losses.update(losses)
         base, host_rows = recording.base_time, recording.host.rows
