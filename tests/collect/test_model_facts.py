@@ -63,6 +63,21 @@ def test_the_outermost_trained_modules_are_found_and_no_others() -> None:
     assert trained[0] not in found
 
 
+def test_a_module_is_found_if_its_optimizer_updates_a_flat_copy() -> None:
+    trained, teacher = layers(2), layers(1).eval()
+    flat = torch.nn.Parameter(torch.cat([parameter.detach().flatten() for parameter in trained.parameters()]))
+    found = outermost_modules([torch.optim.SGD([flat], lr=0.1)])
+    assert [module for module in found if module is trained or module is teacher] == [trained]
+
+
+def test_a_parameter_that_zero_emptied_has_its_whole_and_its_local_shape() -> None:
+    model = torch.nn.Linear(3, 2, bias=False)
+    model.weight.ds_shape, model.weight.ds_tensor = torch.Size([2, 3]), torch.zeros(3)
+    model.weight.data = torch.empty(0)
+    (parameter,) = told(model)["parameters"]
+    assert (parameter["shape"], parameter["local_shape"], parameter["bytes"]) == ([2, 3], [3], 12)
+
+
 def test_buckets_are_those_that_ddp_says_it_reduces(alone: None) -> None:
     model = torch.nn.parallel.DistributedDataParallel(layers(8), bucket_cap_mb=1)
     train(model, 4)

@@ -37,12 +37,19 @@ _DDP: Final = (
 
 
 def outermost_modules(optimizers: Iterable[Any]) -> list[torch.nn.Module]:
-    """Return the modules that are inside no other module and hold a parameter that an optimizer updates."""
+    """Return the modules that are inside no other module and hold a parameter that an optimizer updates.
+
+    ZeRO and optimizers with master weights update copies or flat shards. If no module holds what they update, the
+    modules in training mode with a trainable parameter are returned.
+    """
     trained = {id(p) for optimizer in optimizers for group in optimizer.param_groups for p in group["params"]}
     modules = [found for found in gc.get_objects() if issubclass(type(found), torch.nn.Module)]
     inside = {id(child) for module in modules for child in module.__dict__.get("_modules", {}).values()}
     tops = [module for module in modules if id(module) not in inside and "_parameters" in module.__dict__]
-    return [module for module in tops if any(id(parameter) in trained for parameter in module.parameters())]
+    updated = [module for module in tops if any(id(parameter) in trained for parameter in module.parameters())]
+    if updated or not trained:
+        return updated
+    return [module for module in tops if module.training and any(p.requires_grad for p in module.parameters())]
 
 
 def plain_name(name: str) -> str:
@@ -103,11 +110,12 @@ def _walk_parameters(roots: list[torch.nn.Module]) -> Iterator[tuple[str, torch.
 def _parameter(
     name: str, module: torch.nn.Module, parameter: Any, buckets: dict[int, int], units: dict[int, str]
 ) -> dict[str, Any]:
-    local = getattr(parameter, "_local_tensor", parameter)
+    # Between its uses, DeepSpeed's ZeRO-3 leaves a parameter empty and keeps its shard beside it.
+    local = getattr(parameter, "_local_tensor", getattr(parameter, "ds_tensor", parameter))
     return {
         "name": name,
         "module": type(module).__name__,
-        "shape": list(parameter.shape),
+        "shape": list(getattr(parameter, "ds_shape", parameter.shape)),
         "local_shape": list(local.shape),
         "dtype": str(parameter.dtype).removeprefix("torch."),
         "bytes": local.numel() * local.element_size(),
