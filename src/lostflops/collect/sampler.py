@@ -1,7 +1,7 @@
 """Python stacks of the training thread, about 100 a second, while a window is open.
 
 A frame is its function, file and line, never a value. Of a file's path, only the part after an entry of `sys.path` is
-kept.
+kept; an installed library keeps the name of the folder it is installed in, which separates it from the program.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any, Final
 _PERIOD: Final = 0.01
 _BATCH: Final = 100
 _DEEPEST: Final = 200
+_KNOWN_BY_NAME: Final = ("torch/", "functorch/", "lostflops/")
 
 
 class Sampler:
@@ -96,10 +97,15 @@ def place(file: str, roots: Sequence[object] | None = None) -> str:
 
     >>> place("/venv/lib/torch/nn/linear.py", ["/venv", "/venv/lib"]), place("/home/me/train.py", ["/venv/lib"])
     ('torch/nn/linear.py', 'train.py')
+    >>> place("/venv/site-packages/typing_extensions.py", ["/venv/site-packages"])
+    'site-packages/typing_extensions.py'
     """
     entries = [str(entry).rstrip("/") for entry in (sys.path if roots is None else roots)]
     held = [entry for entry in entries if entry and file.startswith(f"{entry}/")]
-    relative = file[len(max(held, key=len)) + 1 :] if held else PurePath(file).name
+    entry = max(held, key=len, default="")
+    relative = file[len(entry) + 1 :] if entry else PurePath(file).name
+    if entry.endswith(("/site-packages", "/dist-packages")) and not relative.startswith(_KNOWN_BY_NAME):
+        relative = f"{PurePath(entry).name}/{relative}"
     return "".join("_" if character in "; " else character for character in relative)
 
 

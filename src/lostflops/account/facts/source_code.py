@@ -11,9 +11,10 @@ _RULES: Final = (
     ("torch", re.compile(r"(?:^|-packages/|/pytorch/)(?:torch|functorch)/")),
     ("library", re.compile(r"(?:^|/)(?:site|dist)-packages/|(?:^|/)python\d[\d.]*/|^<frozen[ _]")),
 )
+_ENGINE: Final = re.compile(r"(?:^|/)(?:deepspeed|megatron|torchtitan)/")
 _LIBRARIES: Final = sys.stdlib_module_names | {
-    *("PIL", "accelerate", "deepspeed", "numpy", "pandas", "pytorch_lightning", "scipy", "tensorboard"),
-    *("torchaudio", "torchvision", "tqdm", "transformers", "triton", "wandb"),
+    *("PIL", "accelerate", "deepspeed", "megatron", "numpy", "pandas", "pytorch_lightning", "scipy", "tensorboard"),
+    *("torchaudio", "torchtitan", "torchvision", "tqdm", "transformers", "triton", "wandb"),
 }
 """First parts of paths that were cut at an entry of `sys.path`; a library not listed here looks like the program."""
 
@@ -31,6 +32,15 @@ def code_of(frame: str) -> str:
     return next(
         (code for code, pattern in _RULES if pattern.search(place)), "library" if first in _LIBRARIES else PROGRAM
     )
+
+
+def is_engine(frame: str) -> bool:
+    """Return whether a frame belongs to a framework that runs the passes of a step itself.
+
+    >>> is_engine("backward site-packages/deepspeed/runtime/engine.py:2"), is_engine("main deepspeed_job.py:3")
+    (True, False)
+    """
+    return _ENGINE.search(place_of(frame)) is not None
 
 
 def function_of(frame: str) -> str:

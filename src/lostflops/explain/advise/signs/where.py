@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from lostflops.account.facts.source_code import PROGRAM, code_of, function_of, place_of
+from lostflops.account.facts.source_code import PROGRAM, code_of, function_of, is_engine, place_of
 from lostflops.account.ledger.samples import FEWEST
 
 if TYPE_CHECKING:
@@ -63,12 +63,14 @@ def has_frame(pattern: re.Pattern[str]) -> Callable[[Stack], bool]:
 
 
 def is_own(frames: Stack) -> bool:
-    """Return whether the program itself ran, or a library that it called; code of PyTorch counts only if it prints or
-    logs.
+    """Return whether the program itself ran, or a library that it called; code of PyTorch, and of a framework that runs
+    the passes, counts only if it prints or logs.
 
     >>> is_own(("main train.py:3", "log metrics.py:9", "dumps json/__init__.py:231"))
     True
     >>> is_own(("main train.py:3", "Module.__call__ torch/nn/module.py:9"))
+    False
+    >>> is_own(("main train.py:3", "DeepSpeedEngine.backward deepspeed/runtime/engine.py:9"))
     False
     >>> is_own(("main train.py:3", "Tensor.__repr__ torch/_tensor.py:5", "_str torch/_tensor_str.py:9"))
     True
@@ -77,8 +79,9 @@ def is_own(frames: Stack) -> bool:
     if PROGRAM not in codes:
         return False
     below = len(codes) - codes[::-1].index(PROGRAM)
-    others = {"torch", "lostflops"} & set(codes[below:])
-    return not others or any(_FOR_PEOPLE.search(frame) for frame in frames[below:])
+    called = frames[below:]
+    is_training = bool({"torch", "lostflops"} & set(codes[below:])) or any(map(is_engine, called))
+    return not is_training or any(_FOR_PEOPLE.search(frame) for frame in called)
 
 
 def name_program_frame(frames: Stack) -> str:
