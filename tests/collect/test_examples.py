@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from lostflops.account.align.mesh import recognise
 from lostflops.collect.steps import PHASES
 from lostflops.explain.analyze.report import report
 from lostflops.store.run import Run
@@ -19,6 +20,8 @@ from tests.collect.captured import records, share
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 STEPS = 8
+AFTER_THE_WINDOW = 22
+"""Steps enough for collectives after the window: without them, its last collective has no group."""
 
 pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
 
@@ -31,10 +34,12 @@ class Example:
     samples: int | None = None
     needs: tuple[str, ...] = ()
     launches_itself: bool = False
+    options: tuple[str, ...] = ()
+    mesh: str | None = None
 
     @property
     def command(self) -> list[str]:
-        script = [str(EXAMPLES / self.script), "--steps", str(STEPS)]
+        script = [str(EXAMPLES / self.script), "--steps", str(STEPS), *self.options]
         if self.launches_itself:
             return [sys.executable, *script, "--ranks", str(self.ranks)]
         return [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(self.ranks), *script]
@@ -50,6 +55,20 @@ UNCHANGED = (
     Example("lightning_module.py", 2, microbatches=2, samples=512, needs=("lightning",), launches_itself=True),
     Example("accelerate_loop.py", ranks=2, microbatches=2, samples=512, needs=("accelerate",)),
 )
+FRAMEWORKS = (
+    *(
+        Example("deepspeed_zero.py", 2, microbatches=2, needs=("deepspeed",), options=("--stage", stage), mesh="dp 2")
+        for stage in "123"
+    ),
+    Example(
+        "megatron_core.py", 4, microbatches=8, needs=("megatron.core",),
+        options=("--tp", "2", "--pp", "2", "--chunks", "2"), mesh="tp 2 x pp 2",
+    ),
+    Example(
+        "megatron_core.py", 4, microbatches=4, needs=("megatron.core",), options=("--ep", "2"), mesh="ep 2 x dp 2"
+    ),
+)  # fmt: skip
+"""Frameworks that run the passes themselves, and the mesh that must be found."""
 
 
 THEMSELVES = (
@@ -70,8 +89,15 @@ def recorded(run: Path, command: list[str]) -> subprocess.CompletedProcess[str]:
     return finished([sys.executable, "-m", "lostflops", "run", "--out", str(run), "--", *command])
 
 
+def is_installed(package: str) -> bool:
+    try:
+        return find_spec(package) is not None
+    except ModuleNotFoundError:  # the package that it is in
+        return False
+
+
 def needs(*packages: str) -> None:
-    if missing := [name for name in packages if find_spec(name) is None]:
+    if missing := [name for name in packages if not is_installed(name)]:
         pytest.skip(f"{', '.join(missing)} is not installed")
 
 
@@ -104,6 +130,30 @@ def test_a_script_is_recorded_as_it_is(tmp_path: Path, example: Example) -> None
         check_phases(of_rank)
     notes = [note["what"] for of_rank in records(tmp_path / "run", "note").values() for note in of_rank]
     assert "collector_errors" not in notes
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("example", FRAMEWORKS, ids=lambda example: " ".join((example.script, *example.options)))
+def test_a_framework_is_recorded_with_its_steps_mesh_and_parameters(tmp_path: Path, example: Example) -> None:
+    needs(*example.needs)
+    command = [*example.command, "--steps", str(AFTER_THE_WINDOW)]
+    watched = recorded(tmp_path / "run", command)
+    assert watched.returncode == 0, watched.stderr
+    steps = records(tmp_path / "run", "step")
+    assert sorted(steps) == list(range(example.ranks))
+    for of_rank in steps.values():
+        assert [step["step"] for step in of_rank] == list(range(AFTER_THE_WINDOW))
+        assert {step["microbatches"] for step in of_rank} == {example.microbatches}
+        assert all(share(of_rank, phase) > 0.001 for phase in ("forward", "backward", "optimizer"))
+    with Run.open(tmp_path / "run") as run:
+        mesh = " x ".join(f"{kind} {size}" for kind, size in recognise(run).dimensions)
+        ranks = run.sql("select count(distinct rank) from parameters where bytes > 0").fetchall()
+        unnamed = run.sql("select count(*) from collectives where group_id is null").fetchall()
+        own = [loss["evidence"] for loss in report(run).to_json()["losses"]]
+    assert mesh == example.mesh
+    assert ranks == [(example.ranks,)]
+    assert unnamed == [(0,)]
+    assert not any("typing_extensions" in evidence for evidence in own)
 
 
 @pytest.mark.slow
@@ -167,7 +217,11 @@ def test_either_relu_is_recorded(tmp_path: Path, relu: str) -> None:
 
 def test_every_example_is_run_and_listed() -> None:
     scripts = {str(path.relative_to(EXAMPLES)) for path in EXAMPLES.rglob("*.py")}
-    run = {example.script for example in UNCHANGED} | {script for script, *_ in THEMSELVES} | WITH_TESTS_OF_THEIR_OWN
+    run = (
+        {example.script for example in (*UNCHANGED, *FRAMEWORKS)}
+        | {script for script, *_ in THEMSELVES}
+        | WITH_TESTS_OF_THEIR_OWN
+    )
     assert scripts == run
     rows = [row for row in (EXAMPLES / "README.md").read_text(encoding="utf-8").splitlines() if row.startswith("| [")]
     assert {re.findall(r"\]\(([^)]+)\)", row)[0] for row in rows} == scripts
