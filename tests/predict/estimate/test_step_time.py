@@ -249,6 +249,14 @@ def test_the_first_microbatch_is_sent_through_all_parts() -> None:
     assert sending.communication == still.communication
 
 
+def test_overlap_saves_no_more_than_the_work_beside_it() -> None:
+    """Also in the bubble: sums that take far longer than the products stay exposed there."""
+    jobs = (PlannedJob(sequence=64, tp=4, pp=4, batch=4, tp_overlap=overlaps) for overlaps in (False, True))
+    waiting, beside = (even_step(job, MadeTimes(1e9, sends=0)) for job in jobs)
+    work = beside.compute.high * (1 + 3 / 4)
+    assert 0 < waiting.total.high - beside.total.high <= work
+
+
 def test_interleaved_parts_need_whole_rounds_of_microbatches() -> None:
     with pytest.raises(UsageError, match="must be a multiple of pp 4"):
         PlannedJob(sequence=64, pp=4, virtual_stages=2, batch=6)

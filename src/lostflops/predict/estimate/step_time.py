@@ -111,6 +111,7 @@ def step_time(
     # The first microbatch is sent through all parts of all stages, and its gradient back.
     sends = 2 * (job.pp * job.virtual_stages - 1)
     sent = _sum(tuple(pair for pair in timed if pair[0].op == "send_recv"), blocking=False, each=True) * sends
+    repeated += _estimate_exposed_sums(job, (forward.compute + backward.compute) * job.microbatches, timed)
     bubble = (microbatch.total + repeated * (1 / job.microbatches)) * filling + sent
     return EstimatedStep(
         compute=whole.compute,
