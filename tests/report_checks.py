@@ -186,7 +186,7 @@ def _check_utilization(report: dict[str, Any]) -> None:
         assert 100 * used["hfu"] == pytest.approx(bars["mfu"] + bars.get("compute.recomputation", 0))
     shares = {word: used[f"{word}_bound"] for word in BOUND}
     assert all(share >= 0 for share in shares.values())
-    unnamed = sum(lines[line] for line in ("idle.dependency", "idle.bubble", "unexplained"))
+    unnamed = sum(lines[line] for line in ("comm.bubble", "idle.dependency", "idle.bubble", "unexplained"))
     named = sum(shares.values()) * total
     assert total - unnamed - lines["comm.wait"] - 1 <= named <= total - unnamed + 1
     ranked = sorted(shares.values(), reverse=True)

@@ -4,14 +4,14 @@
 |---|---|
 | compute | kernels that multiply (matmul, attention, convolution) or whose class is unknown |
 | memory | all other kernels, which read and write more than they compute; `copy`; `idle.alloc` |
-| communication | `comm.transfer`, `comm.bubble`, and `comm.wait` that no late rank explains |
+| communication | `comm.transfer`, and `comm.wait` that no late rank explains |
 | input | `idle.data` |
 | host | `idle.host`, `idle.python`, `idle.sync`, `idle.compile` |
 
 A wait is not communication if the rank that was late was busy with something else: it counts as what that rank did more
 of than the mean rank. The word with the most time is the answer if it has `LEAD` times as much as the next; otherwise
-the job is balanced. `idle.dependency`, `idle.bubble` and `unexplained` have no word; there is no answer if their time,
-with waits for it, is more than that of the first word.
+the job is balanced. `comm.bubble`, `idle.dependency`, `idle.bubble` and `unexplained` have no word; there is no answer
+if their time, with waits for it, is more than that of the first word.
 """
 
 from __future__ import annotations
