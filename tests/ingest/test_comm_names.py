@@ -105,7 +105,7 @@ def test_the_sweep_counts_each_ns_once() -> None:
 
 @needs_traces
 def test_deepseek_v3_hides_its_exchange_as_the_intervals_say(tmp_path) -> None:
-    """The oracle shares no code with the package: it reads the file itself, and finds the kernels by DeepSeek's name."""
+    """The oracle shares no code with the package, and knows only how DeepSeek names its kernels."""
     trace = TRACES / "deepseek-ai__profile-data/train.json.gz"
     events = json.loads(gzip.decompress(trace.read_bytes()), parse_float=Decimal)["traceEvents"]
     kernels = [event for event in events if event.get("cat") == "kernel"]

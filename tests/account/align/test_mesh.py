@@ -14,7 +14,7 @@ from tests.integration.real_runs import real_runs
 from lostflops.account.align import mesh_traffic
 from lostflops.account.align.mesh import Mesh, parse, recognise
 from lostflops.account.align.mesh_names import kinds_of
-from lostflops.account.align.mesh_tiling import tile
+from lostflops.account.align.mesh_tiling import tile_with_experts
 from lostflops.core.errors import BrokenRun, UsageError
 from lostflops.ingest import ingest
 from lostflops.ingest.common.group_ids import group_id
@@ -300,10 +300,26 @@ def test_nonsense_is_refused_with_what_to_write(text):
         ("PIPELINE_MODEL_PARALLEL_GROUP", {"pp"}),
         ("TENSOR_AND_DATA_PARALLEL_GROUP_WITH_CP", {"tp", "dp", "cp"}),
         ("EXPERT_MODEL_PARALLEL_GROUP", {"ep"}),
-        ("EXPERT_TENSOR_AND_MODEL_PARALLEL_GROUP", set()),
+        ("EXPERT_TENSOR_AND_MODEL_PARALLEL_GROUP", {"ep", "etp"}),
+        ("EXPERT_TENSOR_PARALLEL_GROUP", {"etp"}),
+        ("EXPERT_TENSOR_MODEL_PIPELINE_PARALLEL_GROUP", {"ep", "etp", "pp"}),
+        ("EXPERT_DATA_PARALLEL_GROUP_GLOO", {"edp"}),
+        ("HIERARCHICAL_EXPERT_DATA_PARALLEL_GROUP_L0", set()),
+        ("HIERARCHICAL_CONTEXT_PARALLEL_GROUP_L1", set()),
+        ("HYBRID_DP_CP_GROUP_4", set()),
+        ("mesh_ep", {"ep"}),
+        ("mesh_etp", {"etp"}),
+        ("mesh_efsdp", {"edp"}),
+        ("mesh_ep_tp", set()),
+        ("mesh_sequence_parallel", {"cp"}),
+        ("mesh_sp", {"cp"}),
+        ("mesh_batch", {"dp"}),
+        ("mesh_loss", {"dp", "cp"}),
+        ("mesh_world", set()),
         ("POSITION_EMBEDDING_GROUP", set()),
         ("INTRA_DISTRIBUTED_OPTIMIZER_INSTANCE_GROUP", set()),
-        ("mesh_dp_shard_mod_ep", set()),
+        ("mesh_dp_shard_mod_ep", {"edp"}),
+        ("mesh_dp_shard_in_ep", set()),
         ("mesh_dp_shard", {"dp_shard"}),
         ("dp_cp", {"dp", "cp"}),
         ("default_pg", set()),
@@ -362,14 +378,15 @@ def test_real_jobs(tmp_path_factory, files, dimensions, source):
 
 
 @needs_traces
-def test_expert_groups_across_tensor_and_data_are_no_dimension(tmp_path_factory):
+def test_expert_groups_across_tensor_and_data_have_an_arrangement_of_their_own(tmp_path_factory):
     files = sorted((TRACES / "NVIDIA__nvidia-resiliency-ext/fr_traces/gpu_error_1st").glob("_dump_*"))
     with Run.open(real_runs(tmp_path_factory)(*files)) as run:
         mesh = recognise(run)
         ids = run.sql("select distinct group_id, description from groups where size > 1").fetchall()
-        traffic = mesh_traffic.evidence(run, 16)
-    assert any(note.startswith("ep groups of 4") for note in mesh.notes)
-    assert tile(traffic, 16)[0] == mesh.dimensions, "what the groups do tells the same as their names"
+        traffic, _ = mesh_traffic.evidence(run, 16)
+    assert mesh.experts == (("ep", 4), ("pp", 4))
+    assert any(note.endswith("another way: ep=4, pp=4.") for note in mesh.notes)
+    assert tile_with_experts(traffic, 16)[0] == mesh.dimensions, "what the groups do tells the same as their names"
     spans = {}
     for group, description in ids:
         if found := re.search(r"@(\d+)-(\d+)(?:/(\d+))?$", group):

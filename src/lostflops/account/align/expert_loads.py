@@ -88,11 +88,9 @@ class ExpertLoads:
 
 def expert_loads(run: Run) -> ExpertLoads | None:
     """Return the trips of tokens in some steps, of the group that is most uneven; None if there are none."""
-    columns, call = run.columns(_ENQUEUED), "seq"
-    if not len(columns["rank"]):
-        columns, call = run.columns(_RECORDED), "coalesce(seq, ordinal)"
+    columns, call = read_exchanges(run)
     by_ranks: dict[tuple[int, ...], list[ExpertTrip]] = {}
-    for ranks, calls in _by_group_and_step(columns):
+    for ranks, calls in exchanges_by_step(columns):
         by_ranks.setdefault(ranks, []).extend(_trips(calls))
     most = max(by_ranks, key=lambda ranks: sum(np.ptp(trip.load) for trip in by_ranks[ranks]), default=())
     trips = tuple(by_ranks[most]) if most else ()
@@ -107,21 +105,39 @@ def expert_loads(run: Run) -> ExpertLoads | None:
     return ExpertLoads(most, trips, sent_by)
 
 
+def read_exchanges(run: Run) -> tuple[dict[str, npt.NDArray[np.generic]], str]:
+    """Return a row for each rank of each all-to-all in some steps, and what numbers calls in table `collectives`."""
+    columns = run.columns(_ENQUEUED)
+    if len(columns["rank"]):
+        return columns, "seq"
+    return run.columns(_RECORDED), "coalesce(seq, ordinal)"
+
+
 @dataclass(frozen=True, slots=True)
-class _AllToAll:
+class Exchange:
+    """One all-to-all of a group, over all its ranks."""
+
     group: str
     number: int
     step: int
+    sent: Floats
     received: Floats
     """Bytes that each rank gets."""
     sends: Floats
     gets: Floats
     """Shares of ranks in what is sent and received."""
 
-    def goes_like(self, other: _AllToAll) -> bool:
+    @property
+    def size(self) -> float | None:
+        """Bytes that every rank sends and gets; None if ranks differ."""
+        first = float(self.received[0])
+        is_even = (self.received == first).all() and (self.sent == first).all()
+        return first if is_even else None
+
+    def goes_like(self, other: Exchange) -> bool:
         return _alike(self.sends, other.sends) and _alike(self.gets, other.gets)
 
-    def returns(self, other: _AllToAll) -> bool:
+    def returns(self, other: Exchange) -> bool:
         return _alike(self.sends, other.gets) and _alike(self.gets, other.sends)
 
 
@@ -129,9 +145,9 @@ def _alike(one: Floats, other: Floats) -> bool:
     return bool(np.abs(one - other).max() <= _SAME)
 
 
-def _by_group_and_step(
+def exchanges_by_step(
     columns: dict[str, npt.NDArray[np.generic]],
-) -> Iterator[tuple[tuple[int, ...], list[_AllToAll]]]:
+) -> Iterator[tuple[tuple[int, ...], list[Exchange]]]:
     """Yield the calls of one group and step, in order, that all its ranks recorded and that move anything. A step with
     fewer calls than usual was not recorded as a whole."""
     members, calls = _calls(columns)
@@ -143,7 +159,7 @@ def _by_group_and_step(
 
 def _calls(
     columns: dict[str, npt.NDArray[np.generic]],
-) -> tuple[dict[str, tuple[int, ...]], dict[tuple[str, int], list[_AllToAll]]]:
+) -> tuple[dict[str, tuple[int, ...]], dict[tuple[str, int], list[Exchange]]]:
     """Return the ranks of each group, which are those that most of its calls have, and its calls by step."""
     group, call = (np.asarray(columns[name]) for name in ("group_id", "call"))
     rank, step, sent, received = (np.asarray(columns[name]) for name in ("rank", "step", "bytes_in", "bytes_out"))
@@ -154,21 +170,21 @@ def _calls(
     for part in parts:
         taking.setdefault(str(group[part.start]), Counter())[tuple(rank[part].tolist())] += 1
     members = {name: counts.most_common(1)[0][0] for name, counts in taking.items()}
-    calls: dict[tuple[str, int], list[_AllToAll]] = {}
+    calls: dict[tuple[str, int], list[Exchange]] = {}
     for part in parts:
         name = str(group[part.start])
         own = sent[part].astype(float), received[part].astype(float)
         if len(members[name]) > 1 and tuple(rank[part].tolist()) == members[name] and all(one.any() for one in own):
             number, at = int(call[part.start]), int(step[part.start])
-            made = _AllToAll(name, number, at, own[1], own[0] / own[0].sum(), own[1] / own[1].sum())
+            made = Exchange(name, number, at, own[0], own[1], own[0] / own[0].sum(), own[1] / own[1].sum())
             calls.setdefault((name, at), []).append(made)
     return members, calls
 
 
-def _trips(calls: list[_AllToAll]) -> Iterator[ExpertTrip]:
+def _trips(calls: list[Exchange]) -> Iterator[ExpertTrip]:
     """Yield the trips of a step. A load that was seen before in the step is the backward pass of that layer; the first
     new one after it begins the next microbatch."""
-    seen: list[_AllToAll] = []
+    seen: list[Exchange] = []
     turns: list[int] = []
     is_back = False
     for there in _departures(calls):
@@ -185,10 +201,10 @@ def _trips(calls: list[_AllToAll]) -> Iterator[ExpertTrip]:
         yield ExpertTrip(there.group, there.number, there.step, layer, turns[layer], there.received)
 
 
-def _departures(calls: list[_AllToAll]) -> Iterator[_AllToAll]:
+def _departures(calls: list[Exchange]) -> Iterator[Exchange]:
     """Yield the calls that send tokens to experts: the next one in another direction brings them back. Gradients for
     the first layer's inputs are not needed, so its backward pass may go there alone."""
-    seen: list[_AllToAll] = []
+    seen: list[Exchange] = []
     at = 0
     while at < len(calls):
         there = calls[at]

@@ -10,14 +10,15 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from lostflops.account.align import mesh_traffic
-from lostflops.account.align.mesh_names import KINDS, kinds_of
-from lostflops.account.align.mesh_tiling import Dimensions, Evidence, GroupShape, tile
+from lostflops.account.align.mesh_names import EXPERT_KINDS, KINDS, kinds_of
+from lostflops.account.align.mesh_tiling import Dimensions, Evidence, GroupShape, tile_with_experts
 from lostflops.account.align.stage_order import first_transfers, stage_order
 from lostflops.core.errors import BrokenRun, UsageError
 from lostflops.core.limits import LARGEST_WORLD
@@ -52,15 +53,15 @@ class Mesh:
     """Coordinates of each of `ranks`; None if ranks are numbered along the dimensions."""
     stages: npt.NDArray[np.int64] | None = None
     """Stage of each place along the pipeline; None if that is the place itself."""
+    experts: Dimensions = ()
+    """Dimensions of expert layers, fastest first, if these arrange the ranks in another way."""
 
     def places_of(self, ranks: npt.ArrayLike) -> Places:
         """Return the coordinates of each of these ranks, which must be of the mesh."""
-        rest = np.asarray(ranks, np.int64)
         if self.table is not None:
-            return self.table[np.searchsorted(np.asarray(self.ranks), rest)]
-        places = np.zeros((rest.size, len(self.dimensions)), np.int64)
-        for axis, (kind, size) in enumerate(self.dimensions):
-            rest, places[:, axis] = np.divmod(rest, size)
+            return self.table[np.searchsorted(np.asarray(self.ranks), np.asarray(ranks, np.int64))]
+        places = _split_ranks(ranks, self.dimensions)
+        for axis, (kind, _) in enumerate(self.dimensions):
             if kind == "pp" and self.stages is not None:
                 places[:, axis] = self.stages[places[:, axis]]
         return places
@@ -73,16 +74,15 @@ class Mesh:
         return np.isin(wanted, np.asarray(self.ranks))
 
     def dimension_of(self, members: Iterable[int]) -> str | None:
-        """Return the dimension that a group of ranks spans, several joined by `+`; None if not a slice of the mesh."""
+        """Return the dimension that a group of ranks spans, several joined by `+`; None if not a slice of the mesh, nor
+        of the arrangement of its experts."""
         wanted = np.unique(np.fromiter(members, np.int64))
         if wanted.size < 2 or not self.has(wanted).all():
             return None
-        counts = [np.unique(column).size for column in self.places_of(wanted).T]
-        if math.prod(counts) != wanted.size:
-            return None
-        if any(count not in (1, size) for count, (_, size) in zip(counts, self.dimensions, strict=True)):
-            return None
-        return "+".join(kind for count, (kind, _) in zip(counts, self.dimensions, strict=True) if count > 1)
+        spanned = _spanned(self.places_of(wanted), self.dimensions)
+        if spanned is None and self.experts:
+            spanned = _spanned(_split_ranks(wanted, self.experts), self.experts)
+        return spanned
 
     def cohort(self, rank: int, among: Sequence[int] | None = None) -> tuple[int, ...]:
         """Return the ranks that do the same work: they differ in data and context alone. Only those `among` some ranks
@@ -92,9 +92,12 @@ class Mesh:
         never do.
         """
         own = self._place(rank)
-        fixed = self._same_for_peers(own)
         wanted = np.asarray(self.ranks if among is None else among, np.int64)
         wanted = wanted[self.has(wanted)]
+        if self.experts and _fewest_peers(self.dimensions, self.experts, len(self.ranks)) > 1:
+            roles = _roles(np.append(wanted, rank), self.dimensions, self.experts)
+            return tuple(np.unique(wanted[np.all(roles[:-1] == roles[-1], axis=1)]).tolist())
+        fixed = self._same_for_peers(own)
         alike = np.all(self.places_of(wanted)[:, fixed] == own[fixed], axis=1)
         return tuple(np.unique(wanted[alike]).tolist())
 
@@ -139,6 +142,38 @@ class Mesh:
         return place
 
 
+def _split_ranks(ranks: npt.ArrayLike, dimensions: Dimensions) -> Places:
+    """Return the coordinates of ranks that are numbered along dimensions."""
+    rest = np.asarray(ranks, np.int64)
+    places = np.zeros((rest.size, len(dimensions)), np.int64)
+    for axis, (_, size) in enumerate(dimensions):
+        rest, places[:, axis] = np.divmod(rest, size)
+    return places
+
+
+def _spanned(places: Places, dimensions: Dimensions) -> str | None:
+    """Return the dimensions along which these are all places, joined by `+`; None if they are no slice."""
+    counts = [np.unique(column).size for column in places.T]
+    if math.prod(counts) != len(places):
+        return None
+    if any(count not in (1, size) for count, (_, size) in zip(counts, dimensions, strict=True)):
+        return None
+    return "+".join(kind for count, (kind, _) in zip(counts, dimensions, strict=True) if count > 1)
+
+
+def _roles(ranks: npt.ArrayLike, dimensions: Dimensions, experts: Dimensions) -> Places:
+    """Return for each rank its stage, its share of tensors, and which experts it has."""
+    dense = [axis for axis, (kind, _) in enumerate(dimensions) if kind in ("tp", "pp")]
+    own = [axis for axis, (kind, _) in enumerate(experts) if kind in ("etp", "ep")]
+    return np.hstack((_split_ranks(ranks, dimensions)[:, dense], _split_ranks(ranks, experts)[:, own]))
+
+
+@lru_cache(maxsize=16)
+def _fewest_peers(dimensions: Dimensions, experts: Dimensions, world: int) -> int:
+    """Return how many ranks have the rarest role."""
+    return int(np.unique(_roles(np.arange(world), dimensions, experts), axis=0, return_counts=True)[1].min())
+
+
 def parse(text: str) -> dict[str, int]:
     """Parse the sizes of the dimensions, fastest first.
 
@@ -162,28 +197,27 @@ def recognise(run: Run, given: Mapping[str, int] | None = None) -> Mesh:
     ranks = _ranks(run)
     if given is not None:
         return _order_stages(run, Mesh(_check_dimensions(given, ranks), ranks, "given"))
-    named = _infer_from_groups(run, _read_named_shapes(run), ranks, "group names")
-    if named is not None:
-        return named
-    mesh = _infer_from_passes(run) or _infer_from_groups(
-        run, mesh_traffic.evidence(run, ranks[-1] + 1), ranks, "traffic"
-    )
+    mesh = _infer_from_groups(run, _read_named_shapes(run), ranks, "group names") or _infer_from_passes(run)
     if mesh is not None:
         return mesh
+    seen, doubts = mesh_traffic.evidence(run, ranks[-1] + 1)
+    mesh = _infer_from_groups(run, seen, ranks, "traffic")
+    if mesh is not None:
+        return replace(mesh, notes=(*mesh.notes, *doubts))
     if len(ranks) == 1:
         return Mesh((), ranks, "none")
     note = "Neither names nor traffic of process groups show the mesh: all ranks are assumed to be data parallel."
     table = None if isinstance(ranks, range) else np.arange(len(ranks))[:, None]
-    return Mesh((("dp", len(ranks)),), ranks, "none", (note,), table)
+    return Mesh((("dp", len(ranks)),), ranks, "none", (note, *doubts), table)
 
 
 def _infer_from_groups(run: Run, evidence: Evidence, ranks: Sequence[int], source: str) -> Mesh | None:
-    dimensions, notes = tile(evidence, ranks[-1] + 1)
-    if not any(kind in evidence for kind, _ in dimensions):
+    dimensions, experts, notes = tile_with_experts(evidence, ranks[-1] + 1)
+    if not any(kind in evidence for kind, _ in (*dimensions, *experts)):
         return None
     if source == "traffic" and list(evidence) == ["dp"]:
         notes = (*notes, "All groups that communicate have the same shape: assumed to be data parallel.")
-    return _order_stages(run, Mesh(dimensions, ranks, source, notes))
+    return _order_stages(run, Mesh(dimensions, ranks, source, notes, experts=experts))
 
 
 def _infer_from_passes(run: Run) -> Mesh | None:
@@ -254,13 +288,26 @@ def _read_named_shapes(run: Run) -> dict[str, dict[GroupShape, int]]:
         missing = [kind for kind in kinds if kind.startswith("dp") and kind not in single]
         if missing and not kinds & single.keys():
             single[missing[0]] = told[kinds]
+        elif missing and len(kinds) == 2 and (outer := _beyond(told[kinds], single[min(kinds - {missing[0]})])):
+            single[missing[0]] = outer
     return _one_data_dimension(single)
 
 
+def _beyond(whole: dict[GroupShape, int], inner: dict[GroupShape, int]) -> dict[GroupShape, int]:
+    """Return the shape that is left of a group if another dimension is its inner part; empty if that is not certain."""
+    if len(whole) != 1 or len(inner) != 1:
+        return {}
+    ((both, groups),), (part,) = whole.items(), inner
+    if part.stride != both.stride or both.size % part.size or both.size == part.size:
+        return {}
+    return {GroupShape(both.size // part.size, part.reach): groups * part.size}
+
+
 def _one_data_dimension(shapes: dict[str, dict[GroupShape, int]]) -> dict[str, dict[GroupShape, int]]:
-    """Merge data dimensions: sharding and replication are two dimensions only if both are there."""
+    """Merge data dimensions: sharding and replication are two dimensions only if both are there. Experts may be sharded
+    otherwise, but are replicated alike."""
     parts = shapes.keys() & {"dp_shard", "dp_replicate"}
-    if len(parts) == 2:
+    if len(parts) == 2 or ("dp_replicate" in parts and shapes.keys() & EXPERT_KINDS):
         return {kind: found for kind, found in shapes.items() if kind != "dp"}
     for part in parts:
         found = shapes.pop(part)

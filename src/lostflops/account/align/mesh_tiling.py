@@ -10,7 +10,8 @@ from typing import Final, NamedTuple
 
 Dimensions = tuple[tuple[str, int], ...]
 _MOST_SHAPES: Final = 3
-_WORTH: Final = {"pp": 4, "tp": 4, "dp": 3, "dp_shard": 3, "dp_replicate": 3, "cp": 3, "ep": 1}
+_OVERLAP: Final = " are not a separate dimension: they overlap the others."
+_WORTH: Final = {"pp": 4, "tp": 4, "dp": 3, "dp_shard": 3, "dp_replicate": 3, "cp": 3, "ep": 3, "etp": 4, "edp": 3}
 
 
 class GroupShape(NamedTuple):
@@ -30,8 +31,9 @@ Evidence = Mapping[str, Mapping[GroupShape, int]]
 """Shapes that groups of each kind of parallelism may have, and how many groups say so."""
 
 
-def tile(evidence: Evidence, world: int) -> tuple[Dimensions, tuple[str, ...]]:
-    """Return the dimensions that fit the job, fastest first, and what had to be left out or guessed.
+def tile(evidence: Evidence, world: int, replicas: str = "dp") -> tuple[Dimensions, tuple[str, ...]]:
+    """Return the dimensions that fit the job, fastest first, and what had to be left out or guessed. `replicas` names
+    the largest dimension that no group spans.
 
     >>> tile({"tp": {GroupShape(2, 1): 4}, "pp": {GroupShape(2, 4): 4}}, 8)[0]
     (('tp', 2), ('dp', 2), ('pp', 2))
@@ -43,7 +45,7 @@ def tile(evidence: Evidence, world: int) -> tuple[Dimensions, tuple[str, ...]]:
     best = None
     for shapes in product(*options):
         picked = {kind: shape for kind, shape in zip(kinds, shapes, strict=True) if shape is not None}
-        found = _lay(picked, world)
+        found = _lay(picked, world, replicas)
         if found is None:
             continue
         worth = sum(_WORTH[kind] for kind in picked) - 2 * found[1]
@@ -53,11 +55,68 @@ def tile(evidence: Evidence, world: int) -> tuple[Dimensions, tuple[str, ...]]:
     return dimensions, tuple(_notes(evidence, chosen, dimensions))
 
 
+def tile_with_experts(evidence: Evidence, world: int) -> tuple[Dimensions, Dimensions, tuple[str, ...]]:
+    """Return the dimensions of the job, those of expert layers if these arrange the ranks in another way, and notes.
+
+    Experts often take part of data parallelism: then they are one more dimension. If they cross groups of tensor or
+    context parallelism, or share tensors among more or fewer ranks, both arrangements number every rank once.
+
+    >>> dense = {"tp": {GroupShape(2, 1): 4}, "dp": {GroupShape(4, 2): 2}}
+    >>> tile_with_experts(dense | {"ep": {GroupShape(2, 2): 4}}, 8)[:2]
+    ((('tp', 2), ('ep', 2), ('dp', 2)), ())
+    >>> tile_with_experts(dense | {"ep": {GroupShape(4, 1): 2}}, 8)[:2]
+    ((('tp', 2), ('dp', 4)), (('ep', 4), ('edp', 2)))
+    """
+    own = {kind: evidence[kind] for kind in ("etp", "ep", "edp") if kind in evidence}
+    dense = {kind: shapes for kind, shapes in evidence.items() if kind not in own}
+    dimensions, notes = tile(dense, world)
+    if "ep" not in own and ("etp" not in own or dict(dimensions).get("tp") == _best(own["etp"])[0].size):
+        return dimensions, (), notes
+    if "ep" in own and not _shares_tensors_otherwise(own, dense):
+        nested, nested_notes = tile(dense | {"ep": own["ep"]}, world)
+        kinds, left = {kind for kind, _ in nested}, _replicas(nested)
+        if kinds >= {kind for kind, _ in dimensions if kind in dense} | {"ep"} and left in own.get("edp", {left: 1}):
+            return nested, (), nested_notes
+    experts, expert_notes = _tile_experts(own, dense, world)
+    if not experts:
+        return dimensions, (), (*notes, *(_describe(kind, shapes) + _OVERLAP for kind, shapes in own.items()))
+    arranged = ", ".join(f"{kind}={size}" for kind, size in experts)
+    return dimensions, experts, (*notes, *expert_notes, f"Expert layers arrange the ranks in another way: {arranged}.")
+
+
+def _tile_experts(own: Evidence, dense: Evidence, world: int) -> tuple[Dimensions, tuple[str, ...]]:
+    """Return the dimensions of expert layers, and notes; no dimensions if not all of their groups fit."""
+    needed = {**own, **{kind: dense[kind] for kind in ("dp_replicate", "pp") if kind in dense}}
+    if "etp" not in own and "tp" in dense:
+        # Without groups of their own, experts share tensors as the other layers do, or not at all.
+        reach = _best(dense["tp"])[0].reach
+        if all(shape.stride % reach == 0 for shape in own["ep"]):
+            needed["tp"] = dense["tp"]
+        elif any(shape.stride > 1 for shape in own["ep"]):
+            return (), ()
+    experts, notes = tile(needed, world, "edp")
+    return (experts, notes) if {kind for kind, _ in experts} >= needed.keys() else ((), ())
+
+
+def _shares_tensors_otherwise(own: Evidence, dense: Evidence) -> bool:
+    return "etp" in own and set(own["etp"]) != set(dense.get("tp", {}))
+
+
+def _replicas(dimensions: Dimensions) -> GroupShape | None:
+    """Return the shape of the groups of data parallel ranks; None if there is no such dimension."""
+    stride = 1
+    for kind, size in dimensions:
+        if kind == "dp":
+            return GroupShape(size, stride)
+        stride *= size
+    return None
+
+
 def _best(shapes: Mapping[GroupShape, int]) -> list[GroupShape]:
     return sorted(shapes, key=lambda shape: (-shapes[shape], shape))[:_MOST_SHAPES]
 
 
-def _lay(picked: Mapping[str, GroupShape], world: int) -> tuple[Dimensions, int] | None:
+def _lay(picked: Mapping[str, GroupShape], world: int, replicas: str) -> tuple[Dimensions, int] | None:
     """Return the dimensions in order with the gaps between them, and the number of gaps; None if they do not fit."""
     dimensions: list[tuple[str, int]] = []
     reach, gaps = 1, 0
@@ -71,7 +130,7 @@ def _lay(picked: Mapping[str, GroupShape], world: int) -> tuple[Dimensions, int]
         if kind:
             dimensions.append((kind, shape.size))
         reach = shape.reach
-    return _name_dimensions(dimensions), gaps
+    return _name_dimensions(dimensions, replicas), gaps
 
 
 def _split_experts(picked: Mapping[str, GroupShape]) -> dict[str, GroupShape]:
@@ -87,24 +146,28 @@ def _split_experts(picked: Mapping[str, GroupShape]) -> dict[str, GroupShape]:
     return shapes
 
 
-def _name_dimensions(dimensions: Sequence[tuple[str, int]]) -> Dimensions:
+def _name_dimensions(dimensions: Sequence[tuple[str, int]], replicas: str) -> Dimensions:
     """Name gaps, which are replicas that no group spans: the largest is data parallel if nothing else is."""
     gaps = sorted(
         (place for place, (kind, _) in enumerate(dimensions) if not kind), key=lambda place: -dimensions[place][1]
     )
     names = ["rest", *(f"rest{number}" for number in range(2, len(gaps) + 1))]
-    if not {"dp", "dp_shard", "dp_replicate"} & {kind for kind, _ in dimensions}:
-        names = ["dp", *names]
+    known = {"dp", "dp_shard", "dp_replicate"} if replicas == "dp" else {replicas}
+    if not known & {kind for kind, _ in dimensions}:
+        names = [replicas, *names]
     name_of = dict(zip(gaps, names, strict=False))
     return tuple((name_of.get(place, kind), size) for place, (kind, size) in enumerate(dimensions))
 
 
+def _describe(kind: str, shapes: Mapping[GroupShape, int]) -> str:
+    likely = _best(shapes)[0]
+    return f"{kind} groups of {likely.size} ranks, {likely.stride} apart,"
+
+
 def _notes(evidence: Evidence, chosen: Mapping[str, GroupShape], dimensions: Dimensions) -> Iterable[str]:
     for kind, shapes in evidence.items():
-        likely = _best(shapes)[0]
-        told = f"{kind} groups of {likely.size} ranks, {likely.stride} apart,"
         if kind not in chosen:
-            yield f"{told} are not a separate dimension: they overlap the others."
+            yield _describe(kind, shapes) + _OVERLAP
         elif len(shapes) > 1:
             yield f"{kind} groups have {len(shapes)} shapes; those of {chosen[kind].size} ranks cover the job."
     for kind, size in dimensions:

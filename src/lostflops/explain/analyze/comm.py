@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lostflops.account.align import transfer_times
 from lostflops.account.align.answers import clock_notes, clock_of
+from lostflops.account.align.expert_capacity import capacity_notes
 from lostflops.account.align.transfer_times import transfers
 from lostflops.account.blame.judgement import within
 from lostflops.account.facts.bandwidth import bus_factor
@@ -105,6 +106,7 @@ def comm(
             *_notes(rows),
             *([GUESSED] if guessed and rows else []),
             *([] if moved or not rows else [NO_TRANSFERS]),
+            *(capacity_notes(run) if rows else ()),
             *(clock_notes(run, clock) if rows else ()),
         ),
     )

@@ -119,6 +119,12 @@ def layout(run: Run, given: Mapping[str, int] | None = None, per_host: int | Non
             f"the run is a pipeline of {sizes['pp']} stages that wait for each other; how these waits change with more "
             "replicas cannot be predicted from single ranks. lostflops pipeline shows where its time goes."
         )
+    if mesh.experts:
+        arranged = ", ".join(f"{kind}={size}" for kind, size in mesh.experts)
+        raise UnknownCost(
+            f"expert layers arrange the ranks in another way ({arranged}) than the other layers: how their groups grow "
+            "with more replicas is not modelled"
+        )
     hosts = _hosts(run, mesh.ranks, per_host)
     replica = math.prod(sizes.values()) // sizes[next(kind for kind in GROWING if kind in sizes)]
     assert replica * (world // replica) == world, f"{mesh.dimensions} do not tile {world} ranks"

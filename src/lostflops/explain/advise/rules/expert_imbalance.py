@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from lostflops.account.align.expert_capacity import even_exchanges, token_limits
 from lostflops.account.align.expert_loads import ExpertLoads, expert_loads
+from lostflops.core.errors import UnknownCost
 from lostflops.core.results import Evidence
 from lostflops.core.units import format_ns, pluralise
 from lostflops.explain.advise.claim import Claim, Place
@@ -29,6 +31,12 @@ _FOR_GOOD: Final = 1.15
 _BY_TURNS: Final = 1.25
 """The same for the fullest rank of each step: by chance alone, few tokens are never quite even."""
 _MOST_LAYERS: Final = 3
+_BALANCE: Final = (
+    "Balance the router: raise the auxiliary loss (Megatron: --moe-router-load-balancing-type aux_loss "
+    "--moe-aux-loss-coeff 0.01), or add a bias per expert (--moe-router-enable-expert-bias)."
+)
+_LIMIT: Final = " Or limit the tokens per expert (--moe-expert-capacity-factor, which drops tokens)."
+_LOWER_LIMIT: Final = " A lower capacity factor would save time too, but drop more tokens."
 _NUMBERED: Final = re.compile(r"^(.*?)\.?\b(?:\w*_)?experts?\.(\d+)\.")
 _NAMES: Final = "select name from parameters where rank = {rank} order by position"
 
@@ -48,6 +56,8 @@ class _UnevenLayer:
 
 def find(case: Case) -> Iterator[Claim]:
     loads = expert_loads(case.run)
+    if loads is None and (even := [one.text for one in even_exchanges(case.run)]):
+        raise UnknownCost(" ".join(even))
     if loads is None or case.baseline is None:
         return
     uneven = [one for layer in range(loads.layers) if _is_uneven(one := _look_at(loads, layer))]
@@ -75,7 +85,7 @@ def _is_uneven(one: _UnevenLayer) -> bool:
 
 
 def _claim(case: Case, loads: ExpertLoads, uneven: Sequence[_UnevenLayer], times: ExpertTimes) -> Claim:
-    first = uneven[0]
+    first, limits = uneven[0], list(token_limits(loads))
     named_layers = uneven if len(uneven) == loads.layers else uneven[:1]
     ranks = tuple(sorted({one.rank for one in named_layers if one.always >= _FOR_GOOD and one.often >= 0.5}))
     layers = ", in every MoE layer" if len(uneven) == loads.layers else f", in {_layer(case, loads, first.layer)}"
@@ -93,15 +103,15 @@ def _claim(case: Case, loads: ExpertLoads, uneven: Sequence[_UnevenLayer], times
         cause="expert_imbalance",
         what=what,
         taken=_taken(case, loads, times),
-        evidence=(*(_cite_layer(case, loads, one) for one in uneven[:_MOST_LAYERS]), _cite_time(loads, times)),
+        evidence=(
+            *(_cite_layer(case, loads, one) for one in uneven[:_MOST_LAYERS]),
+            _cite_time(loads, times),
+            *(Evidence(one.text, ranks=one.ranks) for one in limits[:_MOST_LAYERS]),
+        ),
         confidence=0.9,
         certain_if="log the tokens of each expert in the router: experts of these ranks must get the most.",
-        fix=(
-            "Balance the router: raise the auxiliary loss (Megatron: --moe-router-load-balancing-type aux_loss "
-            "--moe-aux-loss-coeff 0.01), add a bias per expert (--moe-router-enable-expert-bias), or limit the tokens "
-            "per expert (--moe-expert-capacity-factor, which drops tokens). If an expert must stay popular, place "
-            "copies of it on several ranks."
-        ),
+        fix=f"{_BALANCE}{_LOWER_LIMIT if limits else _LIMIT} If an expert must stay popular, place copies of it on "
+        "several ranks.",
         changes=("experts=even",),
         ranks=ranks,
         instead_of=("work_imbalance", "straggler"),
