@@ -10,6 +10,7 @@ from lostflops.account.ledger.answers import total_of
 from lostflops.account.ledger.scope import scope
 from lostflops.ingest import ingest
 from lostflops.ingest.common.comm_names import is_comm_kernel, op_of_kernel
+from lostflops.ingest.common.ops import canonical_op
 from lostflops.ingest.timeline.collectives import build_collectives, name_exchange
 from lostflops.ingest.timeline.recording import CommRow
 from lostflops.store.run import Run
@@ -31,6 +32,9 @@ OTHERS = [
     "void at::native::vectorized_gather_kernel<16, long>(char*)",
     "void flash::flash_fwd_splitkv_combine_kernel<float>(int)",
     "fused_moe_kernel",
+    "void flashinfer::BatchPrefillWithRaggedKVCacheKernel<int>(int)",
+    "void thd_out_correction_kernel<__nv_bfloat16, 0, 16, true>(float*)",
+    "void at::native::sync_stream_kernel<int>(int)",
     "void moe::dev::routing::routingDispatch<int>(int)",
 ]
 
@@ -38,6 +42,34 @@ OTHERS = [
 @pytest.mark.parametrize("name", EXPERTS)
 def test_libraries_of_experts_exchange_tokens(name: str) -> None:
     assert (is_comm_kernel(name), op_of_kernel(name)) == (True, "all_to_all")
+
+
+@pytest.mark.parametrize(
+    ("name", "op"),
+    [
+        ("void barrier_on_stream_kernel_threadgroup<(threadgroup_t)2>(int, int)", None),
+        ("void alltoall_on_stream_kernel<float>(int, float*, float const*, unsigned long)", "all_to_all"),
+        ("void fcollect_on_stream_kernel<__half>(int, __half*, __half const*, unsigned long, int)", "all_gather"),
+        ("void rdxn_on_stream_kernel<float, (rdxn_ops)4>(int, float*, float const*, unsigned long)", "all_reduce"),
+        ("void reducescatter_on_stream_kernel<float, (rdxn_ops)4>(int, float*)", "reduce_scatter"),
+        ("c10d::nvshmem_extension::allToAllV(void*, void*, long*, unsigned long, int)", "all_to_all"),
+        ("c10d::nvshmem_extension::allToAllV_2d(void*, void*, long*, long*)", "all_to_all"),
+        ("void c10d::nvshmem_extension::exchangeSplitAndOffset_2d<false>(long*, long*, int)", "all_to_all"),
+        ("c10d::nvshmem_extension::exchangeSplitAndOffset(long*, int, int)", "all_to_all"),
+        ("void userbuffers_fp16_sum_inplace_gpu_rw<4>(int, int, int)", "all_reduce"),
+        ("void userbuffers_fp16_sum_inplace_gpu_rw_ag<4>(int, int, int)", "all_gather"),
+        ("void userbuffers_fp16_sum_inplace_gpu_mc_ag<4>(int, int, int)", "all_gather"),
+        ("void userbuffers_fp16_sum_inplace_gpu_rr_rs_oop<4>(int, int, int)", "reduce_scatter"),
+        ("kuserbuffers_pushsend(int*, int*, int4*, int4*, int)", None),
+        ("kuserbuffers_pushrecv(int, int, int, int, int*, int*, int, unsigned long)", None),
+        ("ncclSymkDevKernel_AllReduce_RSxLDMC_AGxSTMC_sum_bf16(ncclSymkDevWorkArgs4K)", "all_reduce"),
+        ("ncclSymkDevKernel_ReduceScatter_RailA2A_LsaLD_sum_f32(ncclSymkDevWorkArgs4K)", "reduce_scatter"),
+        ("ncclSymkDevKernel_AllGather_RailRing_LsaSTMC(ncclSymkDevWorkArgs4K)", "all_gather"),
+    ],
+)
+def test_libraries_name_their_collectives(name: str, op: str | None) -> None:
+    assert is_comm_kernel(name)
+    assert (canonical_op(name) or op_of_kernel(name)) == op
 
 
 @pytest.mark.parametrize("name", OTHERS)

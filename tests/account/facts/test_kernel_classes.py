@@ -70,6 +70,8 @@ KERNELS = {
         ("_ZN5aiter30fmha_fwd_hd128_bf16_rtna_groupE.kd", ""),
         ("void ck_tile::kentry<2, ck_tile::FmhaFwdKernel<ck_tile::BlockFmhaPipelineQRKSVS<...> > >(...)", ""),
         ("attn_fwd", "aten::_flash_attention_forward"),
+        ("void thd_out_correction_kernel<__nv_bfloat16, 0, 16, true>(float*)", ""),
+        ("void thd_grad_correction_kernel<__nv_bfloat16, Functor, 32>(float*)", ""),
         ("bwd_kernel_dk_dv", ""),
         ("kernel_unified_attention_3d", ""),
         ("triton_tem_fused_flex_attention_backward_split_transpose_11", "CompiledFunctionBackward"),

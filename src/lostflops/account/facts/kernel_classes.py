@@ -73,6 +73,9 @@ _KERNELS: Final[_Rows] = (
     ("embedding", r"reshape_and_cache|(?:store|set|append|write)\w*kv_?cache"),
     ("attention", r"flash(?!infer)|fmha|attention|attn|sdpa|(?:prefill|decode)with\w*kv|mergestates"),
     ("attention", r"^bwd_(?:kernel_(?:dk_dv|dq|fuse)|preprocess)"),  # AOTriton; its forward is `attn_fwd`
+    # Context parallelism of Transformer Engine, on packed sequences: partial results of a ring are put together.
+    ("attention", r"(?:^|::)thd_(?:lse|out_correction|grad_correction)_kernel"),
+    ("copy-cast", r"(?:^|::)thd_read_half_tensor_kernel"),
     ("attention", r"^reduce_segments$"),  # vLLM: second half of `kernel_unified_attention_3d`
     # Convolution. An implicit gemm is one, and so are the offsets, tiles and transforms computed for it.
     ("convolution", r"conv(?!e)|fprop|dgrad|wgrad|winograd|im2(?:d2)?col|col2im|fft2d_[cr]2[cr]"),

@@ -35,6 +35,7 @@ MOST_ROWS: Final = 12
 UNEVEN: Final = 1.1
 """A rank is named as the one that loses most if its share is above this many times the mean."""
 NO_MODULES: Final = "No modules were recorded. lostflops run records them by default."
+_ONE_RANK: Final = "Only one rank was recorded: comm.transfer includes its waits for other ranks."
 _FOLDED: Final = ("utilization", "overlap", "throughput", "memory", "quality", "recorded")
 """Blocks that a terminal shows with --full."""
 SMALL: Final = 0.02
@@ -91,6 +92,7 @@ def report(
             *([NO_MODULES] if by in ("module", "layer") and not shown.rows else []),
             *filter(None, (inferred_steps(run, asked.ranks),)),
             *_notes(asked, total, accelerated, _records_launches(run, asked)),
+            *([_ONE_RANK] if len(run.ranks) == 1 and total.lines["comm.transfer"] else []),
             *(clock_notes(run, clock) if total.comm and len(total.ranks) > 1 else ()),
         ),
         more=(

@@ -24,13 +24,16 @@ _PATTERNS: Final = (
     r"allreduce_fusion_kernel",  # FlashInfer, TensorRT-LLM
     r"(?:one|two)ShotAllReduceKernel",  # TensorRT-LLM
     r"nvshmem\w*_(?:barrier|put|get|alltoall|reduce)",
+    r"\b(?:barrier|sync|alltoall|fcollect|broadcast|rdxn|reducescatter)\w*_on_stream_kernel",  # NVSHMEM's own
+    r"\b(?:allToAllV|exchangeSplitAndOffset)(?![a-z])",  # PyTorch symmetric memory with NVSHMEM or rocSHMEM
+    r"\bk?userbuffers_(?:fp16_sum|push(?:send|recv))",  # Transformer Engine: overlapped tensor parallelism
     _EXPERTS,
 )
 _OPS: Final = {
-    "all_reduce": re.compile(r"all_?reduce|cross_device_reduce", re.IGNORECASE),
-    "all_gather": re.compile(r"all_?gather", re.IGNORECASE),
-    "reduce_scatter": re.compile(r"reduce_?scatter", re.IGNORECASE),
-    "all_to_all": re.compile(rf"all_?to_?all|{_EXPERTS}", re.IGNORECASE),
+    "reduce_scatter": re.compile(r"reduce_?scatter|userbuffers_fp16_sum\w*_rs(?:_|\b)", re.IGNORECASE),
+    "all_gather": re.compile(r"all_?gather|fcollect|userbuffers_fp16_sum\w*_ag(?:_|\b)", re.IGNORECASE),
+    "all_reduce": re.compile(r"all_?reduce|cross_device_reduce|\brdxn|userbuffers_fp16_sum", re.IGNORECASE),
+    "all_to_all": re.compile(rf"all_?to_?all|exchangeSplitAndOffset|{_EXPERTS}", re.IGNORECASE),
 }
 # DeepEP compiles its kernels for a number of ranks: hosts of eight between hosts, ranks inside one (csrc/kernels).
 _BETWEEN_HOSTS: Final = re.compile(r"ep::internode::(?:notify_dispatch|dispatch|combine)<(?:true|false), ?(\d{1,4})\b")
