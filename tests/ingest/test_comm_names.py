@@ -8,6 +8,8 @@ import pytest
 
 from lostflops.account.ledger.answers import total_of
 from lostflops.account.ledger.scope import scope
+from lostflops.explain.advise.case import Case
+from lostflops.explain.advise.diagnose import diagnosis
 from lostflops.ingest import ingest
 from lostflops.ingest.common.comm_names import is_comm_kernel, op_of_kernel
 from lostflops.ingest.common.ops import canonical_op
@@ -146,7 +148,9 @@ def test_deepseek_v3_hides_its_exchange_as_the_intervals_say(tmp_path) -> None:
     ingest([trace], tmp_path / "run", workers=1)
     with Run.open(tmp_path / "run") as run:
         found = total_of(run, scope(run, None))
+        checked = {one.cause: one.why for one in diagnosis(Case(run)).checked}
         assert run.rows("select distinct op, group_id, group_size from collectives") == [("all_to_all", "ep@0-63", 64)]
     assert found.comm == total == 113_440_000
     lines = sum(spent for line, spent in found.lines.items() if line.startswith("comm."))
     assert lines == found.comm - found.hidden == exposed == 4_190_000
+    assert "record no sizes" in checked["expert_imbalance"]

@@ -35,8 +35,13 @@ _BALANCE: Final = (
     "Balance the router: raise the auxiliary loss (Megatron: --moe-router-load-balancing-type aux_loss "
     "--moe-aux-loss-coeff 0.01), or add a bias per expert (--moe-router-enable-expert-bias)."
 )
-_LIMIT: Final = " Or limit the tokens per expert (--moe-expert-capacity-factor, which drops tokens)."
-_LOWER_LIMIT: Final = " A lower capacity factor would save time too, but drop more tokens."
+_COPIES: Final = "If an expert must stay popular, place copies of it on several ranks."
+_FIX: Final = f"{_BALANCE} Or limit the tokens per expert (--moe-expert-capacity-factor), which drops tokens. {_COPIES}"
+_FIX_LIMITED: Final = (
+    f"{_BALANCE} Experts have a capacity already: a smaller one would save time too, but drop more tokens. {_COPIES}"
+)
+_WITHOUT_SIZES: Final = "select count(*) from collectives where op = 'all_to_all' and metadata = 'name'"
+"""All-to-alls that only the name of their kernel shows: libraries of experts write their own."""
 _NUMBERED: Final = re.compile(r"^(.*?)\.?\b(?:\w*_)?experts?\.(\d+)\.")
 _NAMES: Final = "select name from parameters where rank = {rank} order by position"
 
@@ -58,6 +63,8 @@ def find(case: Case) -> Iterator[Claim]:
     loads = expert_loads(case.run)
     if loads is None and (even := [one.text for one in even_exchanges(case.run)]):
         raise UnknownCost(" ".join(even))
+    if loads is None and case.run.rows(_WITHOUT_SIZES) != [(0,)]:
+        raise UnknownCost("kernels that exchange tokens, such as those of DeepEP, record no sizes")
     if loads is None or case.baseline is None:
         return
     uneven = [one for layer in range(loads.layers) if _is_uneven(one := _look_at(loads, layer))]
@@ -110,8 +117,7 @@ def _claim(case: Case, loads: ExpertLoads, uneven: Sequence[_UnevenLayer], times
         ),
         confidence=0.9,
         certain_if="log the tokens of each expert in the router: experts of these ranks must get the most.",
-        fix=f"{_BALANCE}{_LOWER_LIMIT if limits else _LIMIT} If an expert must stay popular, place copies of it on "
-        "several ranks.",
+        fix=_FIX if not limits else _FIX_LIMITED,
         changes=("experts=even",),
         ranks=ranks,
         instead_of=("work_imbalance", "straggler"),
