@@ -111,6 +111,12 @@ def listed(name: str, size: int, description: str | None = None) -> dict[str, ob
         pytest.param([], 8, "ep@0-7", id="all ranks"),
         pytest.param([listed("3", 8), listed("0", 16)], 16, "3@0-7", id="the only group of this size"),
         pytest.param([listed("3", 8, "tp"), listed("5", 8, "mesh_ep")], 8, "5@0-7", id="the one for experts"),
+        pytest.param(
+            [listed("3", 8, "EXPERT_TENSOR_AND_MODEL_PARALLEL_GROUP"), listed("5", 8, "EXPERT_DATA_PARALLEL_GROUP")],
+            16,
+            "3@0-7",
+            id="experts that share tensors",
+        ),
         pytest.param([listed("3", 8), listed("5", 8)], 8, None, id="one of two"),
         pytest.param([listed("3", 8, "tp"), listed("5", 4, "mesh_ep")], 8, None, id="not one with another purpose"),
         pytest.param([], 16, None, id="some ranks, nobody knows which"),

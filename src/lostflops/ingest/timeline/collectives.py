@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -78,6 +78,10 @@ def name_peers(
     return named
 
 
+_PURPOSES: Final[tuple[frozenset[str], ...]] = (frozenset({"ep"}), frozenset({"ep", "etp"}), frozenset())
+"""Kinds of groups that exchange tokens, the likeliest first; experts that share tensors get tokens of all together."""
+
+
 def name_exchange(
     collectives: Sequence[RecordedCollective], listed: Sequence[Mapping[str, Any]], world_size: int | None
 ) -> None:
@@ -93,8 +97,8 @@ def name_exchange(
         return
     (size,) = sizes
     same = [group for group in listed if group["size"] == size]
-    experts = [group for group in same if kinds_of(group["description"]) == {"ep"}]
-    experts = experts or [group for group in same if not kinds_of(group["description"])]
+    by_purpose = ([group for group in same if kinds_of(group["description"]) == kinds] for kinds in _PURPOSES)
+    experts = next(filter(None, by_purpose), [])
     everyone = range(size) if size == world_size else None
     for one in own:
         one.group_size = size
