@@ -102,7 +102,7 @@ def _from_timeline(run: Run, mesh: Mesh) -> PipelinePasses:
     stages = dict(mesh.dimensions).get("pp", 1)
     if stages == 1:
         raise UnknownPasses(
-            "no pipeline was found: there is no pipeline group, and no passes of microbatches are recorded"
+            "no pipeline was found, because no pipeline group and no passes of microbatches are recorded"
         )
     columns = [np.asarray(column) for column in run.columns(_TRANSFERS).values()]
     if not columns[0].size:
