@@ -27,10 +27,14 @@ class Patient:
     """The saving is per sample: a step of the cured job holds other work than a step of the sick job."""
     job: Job | None = None
     """What is started, where the sick run is one torchrun on this machine."""
+    fixed: Job | None = None
+    """What is started for the cured run then."""
     accepted: tuple[tuple[str, ...], ...] = ()
     """For each cause, the ids that name it; empty where each has one name only."""
     rank: int | None = None
     """The rank that a right finding names, where the fault is on one rank."""
+    layer: str = ""
+    """A pattern of the layer that a right finding names, where the fault is in one layer."""
     time: Callable[[bool], float] | None = None
     """`time(cured)` runs the job without a recorder and returns its usual step time in seconds. Where it is missing,
     the saving comes from recorded runs."""

@@ -11,7 +11,15 @@ from clinic.record import Job, record, time_job
 
 
 def sick(
-    name: str, causes: str, job: Job, cure: str, *, is_per_sample: bool = False, is_timed: bool = False, rank: int = -1
+    name: str,
+    causes: str,
+    job: Job,
+    cure: str,
+    *,
+    is_per_sample: bool = False,
+    is_timed: bool = False,
+    rank: int = -1,
+    layer: str = "",
 ) -> Patient:
     """`causes` are words, each an id or the ids that name the cause (`bucket_size|small_messages`). `cure` are flags
     after those of the job; the last of a kind holds. An `is_timed` job writes its own step times."""
@@ -31,8 +39,10 @@ def sick(
         make=make,
         is_per_sample=is_per_sample,
         job=job,
+        fixed=cured,
         accepted=accepted,
         rank=None if rank < 0 else rank,
+        layer=layer,
         time=time if is_timed else None,
     )
 

@@ -2,6 +2,7 @@
 
 sudo python -m clinic --json > clinic/results/patients.json
 sudo python -m clinic --held-out 4 --json > clinic/results/held-out-4.json
+python -m clinic --held-out 5 --json > clinic/results/held-out-5.json
 sudo python -m clinic --kinds --repeat 10 > clinic/results/kinds.md
 python -m clinic.render
 """
@@ -30,6 +31,7 @@ Training jobs ("patients") with known causes of lost time. Each job is run, diag
 ```sh
 sudo python -m clinic --json > clinic/results/patients.json
 sudo python -m clinic --held-out 4 --json > clinic/results/held-out-4.json
+python -m clinic --held-out 5 --json > clinic/results/held-out-5.json
 sudo python -m clinic --kinds --repeat 10 > clinic/results/kinds.md
 python -m clinic.render
 ```
@@ -41,6 +43,15 @@ Eleven jobs of the third held-out set, each recorded and diagnosed ten times wit
 on these jobs before. A cause that is only suspected does not count.
 """
 SECTIONS = (
+    (
+        "held-out-5",
+        "Fifth held-out set: experts",
+        (
+            "Fifteen jobs of four ranks with uneven or even experts, written without looking at the rule for experts, "
+            "recorded with the defaults of `lostflops run`, and scored once. Each saving is the median of two rounds "
+            "of the job and the fixed job."
+        ),
+    ),
     (
         "held-out-4",
         "Fourth held-out set",

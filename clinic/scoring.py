@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -25,13 +26,17 @@ class Finding:
     high: float | None = None
     ranks: tuple[int, ...] = ()
     is_suspected: bool = False
+    says: str = ""
+    """The finding and its evidence, a line for each, where a diagnosis gives them."""
 
     @classmethod
     def from_diagnosis(cls, told: dict[str, Any]) -> Finding:
         """Read a finding of `lostflops diagnose --json`."""
         prediction = told.get("prediction") or {}
         gain, low, high = (prediction.get(key) for key in ("gain", "gain_low", "gain_high"))
-        return cls(told["cause"], gain, low, high, tuple(told.get("ranks") or ()), told.get("level") == "suspected")
+        ranks, is_suspected = tuple(told.get("ranks") or ()), told.get("level") == "suspected"
+        says = "\n".join(each["what"] for each in (told, *told.get("evidence", ())) if "what" in each)
+        return cls(told["cause"], gain, low, high, ranks, is_suspected, says)
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "ranks": list(self.ranks)}
@@ -68,6 +73,8 @@ class Outcome:
     """For each cause, the ids that name it; empty where each has one name only."""
     rank: int | None = None
     """The rank that a right finding names."""
+    layer: str = ""
+    """A pattern of the layer that a right finding names."""
     rounds: tuple[float, ...] = ()
     """The saving in each round of sick and cured runs, where they were run in turn without a recorder."""
     load: float | None = None
@@ -101,6 +108,11 @@ class Outcome:
     def names_rank(self) -> bool:
         """The first finding is right, and about the rank at fault alone."""
         return self.is_top_1 and self.rank is not None and self.found[0].ranks == (self.rank,)
+
+    @property
+    def names_layer(self) -> bool:
+        """The first finding is right, and it or its evidence names the layer at fault."""
+        return self.is_top_1 and bool(self.layer and re.search(self.layer, self.found[0].says, re.IGNORECASE))
 
     @property
     def is_false_alarm(self) -> bool:
@@ -158,6 +170,7 @@ class Outcome:
             "causes": list(self.causes),
             "accepted": [list(ids) for ids in self.accepted],
             "rank": self.rank,
+            "layer": self.layer,
             "is_real": self.is_real,
             "found": [one.to_json() for one in self.findings],
             "predicted_gain": self.predicted,
@@ -180,6 +193,7 @@ class Outcome:
             failed=told["failed"],
             accepted=tuple(tuple(ids) for ids in told.get("accepted", ())),
             rank=told.get("rank"),
+            layer=told.get("layer", ""),
             rounds=tuple(told.get("rounds", ())),
             load=told.get("load"),
         )
@@ -221,6 +235,7 @@ class Score:
     width: float | None = None
     about_zero: Count = Count(0, 0)
     rank: Count = Count(0, 0)
+    layer: Count = Count(0, 0)
 
     @classmethod
     def of(cls, outcomes: Sequence[Outcome]) -> Score:
@@ -241,6 +256,7 @@ class Score:
             median(widths) if widths else None,
             count(finding.is_about_zero for finding in shown),
             count(one.names_rank for one in of_a_rank),
+            count(one.names_layer for one in sick if one.layer),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -248,6 +264,7 @@ class Score:
             "top_1": self.top_1,
             "top_3": self.top_3,
             "rank": self.rank,
+            "layer": self.layer,
             "false_alarms": self.false_alarms,
             "near": self.near,
             "inside": self.inside,

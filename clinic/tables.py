@@ -28,6 +28,7 @@ def summary(outcomes: Sequence[Outcome]) -> str:
         ("first finding is correct", str(score.top_1)),
         ("all causes are in the first three findings", str(score.top_3)),
         ("first finding names the rank at fault", str(score.rank)),
+        *([("first finding names the layer at fault", str(score.layer))] if score.layer.of else ()),
         ("false alarms in healthy jobs", str(score.false_alarms)),
         (f"if correct: predicted saving within {100 * NEAR:.0f} points of the measured", str(score.near)),
         ("if correct: measured saving inside the interval", str(score.inside)),
@@ -62,7 +63,9 @@ def _verdict(one: Outcome) -> str:
     if not one.causes:
         return "false alarm" if one.is_false_alarm else "yes"
     said = "yes" if one.is_top_1 and one.is_top_3 else "first" if one.is_top_1 else "in three" if one.is_top_3 else "NO"
-    return f"{said}, not the rank" if one.is_top_1 and one.rank is not None and not one.names_rank else said
+    missed = [("rank", one.rank is None or one.names_rank), ("layer", not one.layer or one.names_layer)]
+    parts = [part for part, is_named in missed if one.is_top_1 and not is_named]
+    return ", not the ".join((said, *parts))
 
 
 def matrix(outcomes: Sequence[Outcome]) -> str:

@@ -54,6 +54,7 @@ def visit(
         patient.is_real,
         accepted=patient.accepted,
         rank=patient.rank,
+        layer=patient.layer,
         load=os.getloadavg()[0] if runs else None,
     )
     try:

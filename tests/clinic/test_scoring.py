@@ -5,6 +5,7 @@ from dataclasses import replace
 from itertools import starmap
 
 import pytest
+from clinic.held_out_5.real import count_of
 from clinic.scoring import Count, Finding, Outcome, Score, confusion
 from clinic.tables import matrix, patients, summary
 
@@ -39,6 +40,19 @@ def test_a_finding_in_a_healthy_job_is_a_false_alarm() -> None:
     assert outcome("", {"gc": 0.1}).is_false_alarm
     assert not outcome("", {}).is_false_alarm
     assert not outcome("sync", {"gc": 0.1}).is_false_alarm
+
+
+@pytest.mark.parametrize(
+    ("says", "is_named"), [("Layer 2 is uneven", True), ("layer 12", False), ("decoder.0.sparse", True), ("", False)]
+)
+def test_the_first_finding_or_its_evidence_names_the_layer(says: str, is_named: bool) -> None:
+    told = {"cause": "sync", "what": "Experts are uneven", "evidence": [{"what": says}]}
+    one = Outcome("one", ("sync",), True, (Finding.from_diagnosis(told),), layer=rf"decoder\.0\b|{count_of(2)}")
+    assert one.names_layer == is_named
+    assert Score.of([one]).layer == Count(int(is_named), 1)
+    assert ("not the layer" in patients([one])) != is_named
+    assert "the layer at fault" in summary([one])
+    assert Outcome.from_json(one.to_json()) == one
 
 
 def test_a_gain_is_that_of_the_true_cause_wherever_it_stands() -> None:

@@ -137,7 +137,7 @@ def main():
         with torch.no_grad():
             flat = torch.cat([w.grad.view(-1) for w in dense])
             dist.all_reduce(flat, op=dist.ReduceOp.SUM)
-            torch._foreach_copy_(  # noqa: SLF001
+            torch._foreach_copy_(
                 [w.grad for w in dense],
                 [g.view_as(w) for g, w in zip((flat / world).split([w.numel() for w in dense]), dense, strict=True)],
             )

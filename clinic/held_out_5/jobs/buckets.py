@@ -53,7 +53,7 @@ class EvenMixture(nn.Module):
         out, into = sizes.tolist(), theirs.tolist()
         guests = functional.all_to_all_single_autograd(rows[order], into, out, dist.group.WORLD)
         self.flow = [self.flow[0] + len(rows), self.flow[1] + len(guests)]
-        guests = compute(self.own_down(torch.relu(self.own_up(guests))), 85.0)
+        guests = compute(self.own_down(torch.relu(self.own_up(guests))), 130.0)
         home = functional.all_to_all_single_autograd(guests, out, into, dist.group.WORLD)
         return states + home[order.argsort()].view_as(states)
 

@@ -1,4 +1,4 @@
-"""Sparse layers of fixed capacity, as on TPUs: an expert has so many places, tokens beyond are dropped, the rest is padding.
+"""Sparse layers of fixed capacity, as on TPUs: tokens beyond the places of an expert are dropped, the rest is padding.
 
 Three experts a rank; dispatch and combine are products with one-hot masks, so all messages have the same size.
 """
@@ -34,11 +34,11 @@ class Grid(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, places: Tensor) -> Tensor:
-        return torch.ops.grid.run(places, 90.0)
+        return torch.ops.grid.run(places, 180.0)
 
     @staticmethod
     def backward(ctx, grad: Tensor) -> Tensor:
-        return torch.ops.grid.run(grad, 180.0)
+        return torch.ops.grid.run(grad, 360.0)
 
 
 class Transpose(torch.autograd.Function):
@@ -119,7 +119,7 @@ def main() -> None:
     rows = sum(layer.kept for layer in layers) / MODEL
     dist.all_reduce(rows)
     if rank == 0 and (name := os.environ.get("CLINIC_STEP_TIMES")):
-        laps = [after - before for before, after in zip(times[:-1], times[1:], strict=True)]
+        laps = [times[i + 1] - times[i] for i in range(asked.steps)]
         report = {"seconds": laps, "samples": world * TOKENS, "loss": loss.item(), "rows": rows.long().tolist()}
         Path(name).write_text(json.dumps(report), encoding="utf-8")
     dist.destroy_process_group()

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel as DDP
 
-HIDDEN, TOKENS, VOCAB = 64, 320, 128
+HIDDEN, TOKENS, VOCAB = 64, 960, 128
 
 
 @torch.library.custom_op("cluster::mlp", mutates_args=())
@@ -53,7 +53,7 @@ class TopOne(nn.Module):
         super().__init__()
         self.world = world
         self.router = nn.Linear(HIDDEN, world, bias=False)
-        nn.init.normal_(self.router.weight, std=0.02)
+        nn.init.normal_(self.router.weight, std=0.002)
         self.expert_up = nn.Linear(HIDDEN, 2 * HIDDEN)
         self.expert_down = nn.Linear(2 * HIDDEN, HIDDEN)
         self.sent = self.handled = 0
@@ -70,7 +70,7 @@ class TopOne(nn.Module):
         inp, out = inp.tolist(), out.tolist()
         y = _ExpertParallel.apply(x[order], inp, out)
         self.sent, self.handled = self.sent + sum(inp), self.handled + y.shape[0]
-        y = self.expert_down(F.gelu(cluster_mlp(self.expert_up(y), 110)))
+        y = self.expert_down(F.gelu(cluster_mlp(self.expert_up(y), 37)))
         y = _ExpertParallel.apply(y, out, inp)[order.argsort()]
         return x + probs.gather(1, choice[:, None]) * y, balance
 
@@ -79,6 +79,7 @@ class Chat(nn.Module):
     def __init__(self, world):
         super().__init__()
         self.embed = nn.Embedding(VOCAB, HIDDEN)
+        nn.init.normal_(self.embed.weight, std=0.1)
         self.layers = nn.ModuleList([TopOne(world), TopOne(world)])
         self.norm = nn.RMSNorm(HIDDEN)
 

@@ -61,7 +61,7 @@ class Expert(nn.Module):
 
 
 class LanguageLayer(nn.Module):
-    """The best expert for a language is `language % ranks`, which three of four tokens get."""
+    """The best expert for a language is `language % ranks`, which more than half of its tokens get."""
 
     def __init__(self, ranks: int, expert: Expert) -> None:
         super().__init__()
@@ -74,12 +74,12 @@ class LanguageLayer(nn.Module):
         states = torch.tanh(self.mixing(states))
         strength = self.gate(states).softmax(1)
         anywhere = torch.randint(self.ranks, language.shape)
-        choice = torch.where(torch.rand(len(language)) < 2 / 3, language % self.ranks, anywhere)
+        choice = torch.where(torch.rand(len(language)) < 0.4, language % self.ranks, anywhere)
         order = choice.argsort()
         counts = choice.bincount(minlength=self.ranks)
-        matrix = counts.new_empty(self.ranks * self.ranks)
-        dist.all_gather_into_tensor(matrix, counts)
-        splits = counts.tolist(), matrix[dist.get_rank() :: self.ranks].tolist()
+        matrix = [torch.empty_like(counts) for _ in range(self.ranks)]
+        dist.all_gather(matrix, counts)
+        splits = counts.tolist(), torch.stack(matrix)[:, dist.get_rank()].tolist()
         guests = _Travel.apply(states[order], splits)
         self.visits += torch.tensor([sum(part) for part in splits])
         returned = _Travel.apply(self.expert[0](guests), splits[::-1])
@@ -105,10 +105,7 @@ def batches(sampler: str, tokens: int, rank: int) -> Iterator[tuple[Tensor, Tens
     alone = torch.Generator().manual_seed(rank)
     while True:
         today = together.randrange(LANGUAGES)
-        if sampler == "mixed":
-            language = torch.arange(tokens) % LANGUAGES
-        else:
-            language = torch.full((tokens,), today)
+        language = torch.arange(tokens) % LANGUAGES if sampler == "mixed" else torch.full((tokens,), today)
         yield torch.randint(WORDS, (tokens,), generator=alone) + WORDS * language, language
 
 

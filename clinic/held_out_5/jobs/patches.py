@@ -12,8 +12,8 @@ import time
 
 import torch
 import torch.distributed as dist
-import torch.nn as nn
 import torch.nn.functional as F
+from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 DIM = 64
@@ -167,7 +167,12 @@ def main():
     count = torch.tensor([net.one.routed + net.two.routed, net.one.computed + net.two.computed])
     dist.all_reduce(count)
     if dist.get_rank() == 0 and os.getenv("CLINIC_STEP_TIMES"):
-        done = dict(seconds=durations, samples=IMAGES * PASSES * 4, loss=loss.item() * PASSES, rows=count.tolist())
+        done = {
+            "seconds": durations,
+            "samples": IMAGES * PASSES * 4,
+            "loss": loss.item() * PASSES,
+            "rows": count.tolist(),
+        }
         pathlib.Path(os.environ["CLINIC_STEP_TIMES"]).write_text(json.dumps(done))
     dist.destroy_process_group()
 

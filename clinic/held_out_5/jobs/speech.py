@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from time import perf_counter, sleep
 
@@ -115,7 +116,7 @@ def train(config: Config, steps: int) -> None:
     rows = sum(block.counted for block in model)
     dist.all_reduce(rows)
     if dist.get_rank() == 0 and "CLINIC_STEP_TIMES" in os.environ:
-        seconds = [end - begin for begin, end in zip(laps, laps[1:], strict=False)]
+        seconds = [end - begin for begin, end in pairwise(laps)]
         report = {"seconds": seconds, "samples": config.frames * config.world}
         Path(os.environ["CLINIC_STEP_TIMES"]).write_text(
             json.dumps({**report, "loss": loss.item(), "rows": rows.tolist()}), encoding="utf-8"

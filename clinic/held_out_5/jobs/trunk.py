@@ -118,7 +118,7 @@ def hook_dense(model: nn.Module, world: int) -> list[tuple[dist.Work, nn.Paramet
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=60)
-    parser.add_argument("--tilts", default="0,0,4,0", help="of the router in each block")
+    parser.add_argument("--tilts", default="0,4,0,0", help="of the router in each block")
     parser.add_argument("--micros", type=float, default=110, help="for a row in an expert, forward")
     args = parser.parse_args()
     torch.set_num_threads(1)
@@ -146,8 +146,8 @@ def main() -> None:
     dist.all_reduce(rows)
     file = os.environ.get("CLINIC_STEP_TIMES", "")
     if file and not rank:
-        told = {"seconds": watch, "samples": TOKENS * world, "loss": loss.detach().item(), "rows": rows.tolist()}
-        Path(file).write_text(json.dumps(told), encoding="utf-8")
+        result = {"seconds": watch, "samples": TOKENS * world, "loss": loss.detach().item(), "rows": rows.tolist()}
+        Path(file).write_text(json.dumps(result), encoding="utf-8")
     dist.destroy_process_group()
 
 

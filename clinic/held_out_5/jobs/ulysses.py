@@ -70,7 +70,7 @@ class UlyssesBlock(nn.Module):
         self.volume += torch.tensor([heads.numel(), traded.numel()])
         query, key, value = traded.chunk(3)
         seen = scaled_dot_product_attention(query, key, value)
-        seen = attend(seen, batch * query.shape[1] * query.shape[2] ** 2, 1.2e-7)
+        seen = attend(seen, batch * query.shape[1] * query.shape[2] ** 2, 2.4e-7)
         back = Trade.apply(seen, 2, 1).transpose(1, 2).reshape(batch, part, width)
         return x + self.proj(back)
 
@@ -102,8 +102,8 @@ def main() -> None:
     volume = sum(block.volume for block in inner if isinstance(block, UlyssesBlock))
     dist.all_reduce(volume)
     if rank == 0 and "CLINIC_STEP_TIMES" in os.environ:
-        told = {"seconds": laps, "samples": args.batch, "loss": loss.item(), "rows": volume.tolist()}
-        Path(os.environ["CLINIC_STEP_TIMES"]).write_text(json.dumps(told), encoding="utf-8")
+        result = {"seconds": laps, "samples": args.batch, "loss": loss.item(), "rows": volume.tolist()}
+        Path(os.environ["CLINIC_STEP_TIMES"]).write_text(json.dumps(result), encoding="utf-8")
     dist.destroy_process_group()
 
 
