@@ -38,21 +38,21 @@ def count_of(first: int) -> str:
     return rf"(layer|block|module|moe)s?\W{{0,3}}({first}|{first + 1})\b"
 
 
-EVEN_TRUNK: Final = "--tilts 0,0,0,0"
+EVEN_TRUNK: Final = "--tilts 0,0,0"
 EVEN_SPEECH: Final = "--popularity 1 1 1 1 1 1 1 1"
 
 _HOT_EXPERT: Final = (
     uneven("switch_prefers_an_expert", job("switch_lm", "--gate-prior 0,0,1.2,0"), "--gate-prior 0,0,0,0", rank=2),
-    uneven("popular_phonemes", job("speech", "--popularity 1 6 1 1 1 1 1 1"), EVEN_SPEECH, rank=0),
+    uneven("popular_phonemes", job("speech", "--popularity 1 9 1 1 1 1 1 1"), EVEN_SPEECH, rank=0),
     uneven("clustered_textures", slow_job("patches", "--table clustered"), "--table even", rank=3),
 )
 _HOT_LAYER: Final = (
-    uneven("second_block_is_tilted", job("trunk", "--tilts 0,4,0,0"), EVEN_TRUNK, rank=1, layer=count_of(1)),
+    uneven("last_block_is_tilted", job("trunk", "--tilts 0,0,4"), EVEN_TRUNK, rank=1, layer=count_of(2)),
     uneven(
         "decoder_prefers_two_ranks",
         job("translate", "--decoder-mix 0.48,0.02,0.02,0.48"),
         "--decoder-mix 0.25,0.25,0.25,0.25",
-        layer=rf"decoder\.0\b|{count_of(2)}",
+        layer=rf"decoder\.0\b|{count_of(1)}",
     ),
 )
 _DRIFTING: Final = (

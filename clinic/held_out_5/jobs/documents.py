@@ -18,7 +18,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 TOPICS, LENGTH, DOCUMENTS, MICRO, WIDTH = 16, 24, 4, 3, 48
-SECONDS_PER_ROW = 1e-4
+SECONDS_PER_ROW = 8e-5
 
 
 class Packed(NamedTuple):

@@ -22,7 +22,7 @@ EXPERTS = 16
 PATCHES = 36
 IMAGES = 5
 PASSES = 2
-US = 130
+US = 110
 
 
 @torch.library.custom_op("tpu::ffn", mutates_args=())

@@ -48,7 +48,7 @@ class Config:
     frames: int = 160
     local: int = 2
     blocks: int = 3
-    us: float = 65.0
+    us: float = 80.0
 
 
 class SparseBlock(nn.Module):
@@ -126,7 +126,7 @@ def train(config: Config, steps: int) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=60)
-    parser.add_argument("--popularity", type=float, nargs="+", default=[1, 6, 1, 1, 1, 1, 1, 1], help="of each expert")
+    parser.add_argument("--popularity", type=float, nargs="+", default=[1, 9, 1, 1, 1, 1, 1, 1], help="of each expert")
     asked = parser.parse_args()
     torch.set_num_threads(1)
     dist.init_process_group(backend="gloo")

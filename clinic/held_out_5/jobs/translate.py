@@ -24,7 +24,7 @@ SENTENCES = 8
 
 @torch.library.custom_op("engine::forward", mutates_args=())
 def engine_forward(tokens: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-    time.sleep(150e-6 * tokens.size(0))
+    time.sleep(200e-6 * tokens.size(0))
     return tokens @ weight
 
 
@@ -32,7 +32,7 @@ def engine_forward(tokens: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
 def engine_backward(
     grad: torch.Tensor, tokens: torch.Tensor, weight: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    time.sleep(300e-6 * tokens.size(0))
+    time.sleep(400e-6 * tokens.size(0))
     return grad @ weight.t(), tokens.t() @ grad
 
 
@@ -93,7 +93,7 @@ class Translator(nn.Module):
     def __init__(self, even, mix):
         super().__init__()
         self.source, self.target = nn.Embedding(WORDS, DIM), nn.Embedding(WORDS, DIM)
-        self.encoder = nn.ModuleList([Layer(even), Layer(even)])
+        self.encoder = nn.ModuleList([Layer(even)])
         self.decoder = nn.ModuleList([Layer(mix), Layer(even)])
         self.out = nn.Linear(DIM, WORDS)
 

@@ -1,4 +1,4 @@
-"""Four sparse blocks over a sequence of signals, one expert for each rank in a block, two experts for each token.
+"""Three sparse blocks over a sequence of signals, one expert for each rank in a block, two experts for each token.
 
 Gradients of what all ranks have are averaged by hooks while the backward pass goes on.
 """
@@ -118,8 +118,8 @@ def hook_dense(model: nn.Module, world: int) -> list[tuple[dist.Work, nn.Paramet
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=60)
-    parser.add_argument("--tilts", default="0,4,0,0", help="of the router in each block")
-    parser.add_argument("--micros", type=float, default=110, help="for a row in an expert, forward")
+    parser.add_argument("--tilts", default="0,0,4", help="of the router in each block")
+    parser.add_argument("--micros", type=float, default=170, help="for a row in an expert, forward")
     args = parser.parse_args()
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
