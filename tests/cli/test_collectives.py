@@ -35,7 +35,10 @@ def test_a_measured_group(lostflops, cluster: Path) -> None:
     # 4 steps and twice the size against 6 and 1.5 times: even at alpha / beta, 2 MB.
     assert [(row["from_bytes"], row["algorithm"]) for row in told["winners"]] == [(1024, "tree"), (1 << 21, "ring")]
     assert told["notes"][0] == "From: calibration of 2026-01-31."
-    assert "Unknown: all_gather, reduce_scatter, all_to_all, broadcast, send_recv." in told["notes"]
+    assert (
+        "Unknown: all_gather, reduce_scatter, all_to_all, broadcast, reduce, gather, scatter, send_recv."
+        in told["notes"]
+    )
 
 
 def test_a_larger_group_is_carried_over_and_says_so(lostflops, cluster: Path) -> None:

@@ -14,7 +14,8 @@ def test_one_rank_costs_nothing_and_more_ranks_never_less(which, ranks: int) -> 
     form = FORMS[which]
     assert form.steps(1) == form.share(1) == 0
     assert form.steps(ranks + 1) >= form.steps(ranks) > 0
-    assert form.share(ranks + 1) >= form.share(ranks) > 0
+    # Ranks beyond a power of two take another round of the whole tensor in Rabenseifner's reduce.
+    assert form.share(ranks + 1) >= form.share(ranks) > 0 or which[1] == "rabenseifner"
 
 
 @given(RANKS)
@@ -36,7 +37,7 @@ def test_a_line_is_carried_as_alpha_by_steps_and_beta_by_share(which, n: int, m:
 def test_parts_stay_in_hosts_or_go_across_them(op, size: int, each: int, hosts: int) -> None:
     for part in hierarchical(op, size, CommGroup(each * hosts, hosts)):
         assert part.group.level in {"host", "across"}
-        assert 1 <= part.size <= size
+        assert 1 <= part.size <= (size * each if op in {"gather", "scatter"} else size)
     if hosts > 1 and op in {"all_reduce", "all_gather", "reduce_scatter"}:
         across = [part for part in hierarchical(op, size, CommGroup(each * hosts, hosts)) if part.group.hosts > 1]
         assert [part.size for part in across] == [-(-size // each)], "a rail carries its shard"

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 from lostflops.predict.costs.times import CommGroup, Op
@@ -41,6 +42,36 @@ _CHAIN: Final = CostForm(lambda n: n - 1, lambda n: min(n - 1, 1))
 _TREE_TWICE: Final = CostForm(lambda n: 2 * doublings(n), lambda n: min(n - 1, 2))
 _BINOMIAL: Final = CostForm(doublings, lambda n: doublings(n) * (doublings(n) + 1) / 2)
 _ONCE: Final = CostForm(lambda n: min(n - 1, 1), lambda n: min(n - 1, 1))
+_ROOT: Final = CostForm(lambda n: n - 1, lambda n: n - 1)
+_ROOT_TREE: Final = CostForm(doublings, lambda n: n - 1)
+_WHOLE_TREE: Final = CostForm(doublings, doublings)
+_SCATTER_ALL_GATHER: Final = CostForm(lambda n: doublings(n) + n - 1, lambda n: 2 * (n - 1) / n)
+
+
+@cache
+def _count_bruck_blocks(ranks: int) -> int:
+    """Return how many blocks a rank sends in Bruck's all-to-all: in round k those whose distance has bit k set.
+
+    >>> _count_bruck_blocks(8)
+    12
+    """
+    return sum(distance.bit_count() for distance in range(ranks))
+
+
+def _halving_steps(ranks: int) -> int:
+    whole = ranks.bit_length() - 1
+    return 2 * whole + (ranks > 1 << whole)
+
+
+def _halving_share(ranks: int) -> float:
+    """Return the share of a reduce by recursive halving and a gather: ranks beyond a power of two first send all they
+    have to a neighbour."""
+    whole = 1 << (ranks.bit_length() - 1)
+    return 2 * (whole - 1) / whole + (ranks > whole)
+
+
+_BRUCK: Final = CostForm(doublings, lambda n: _count_bruck_blocks(n) / n)
+_RABENSEIFNER: Final = CostForm(_halving_steps, _halving_share)
 
 FORMS: Final[dict[tuple[str, str], CostForm]] = {
     ("all_reduce", "ring"): _RING_TWICE,
@@ -50,11 +81,27 @@ FORMS: Final[dict[tuple[str, str], CostForm]] = {
     ("all_to_all", "sends"): _RING,
     ("broadcast", "ring"): _CHAIN,
     ("broadcast", "tree"): _BINOMIAL,
+    ("broadcast", "binomial"): _WHOLE_TREE,
+    ("broadcast", "scatter_allgather"): _SCATTER_ALL_GATHER,
+    ("reduce", "chain"): _CHAIN,
+    ("reduce", "ring"): _RING_TWICE,
+    ("reduce", "binomial"): _WHOLE_TREE,
+    ("reduce", "rabenseifner"): _RABENSEIFNER,
+    ("gather", "linear"): _ROOT,
+    ("gather", "binomial"): _ROOT_TREE,
+    ("scatter", "linear"): _ROOT,
+    ("scatter", "binomial"): _ROOT_TREE,
+    ("all_to_all", "bruck"): _BRUCK,
     ("send_recv", "sends"): _ONCE,
 }
 """Forms by operation and algorithm. A tree's all-reduce is pipelined: its steps overlap, and each link carries the size
 up and down, between two ranks once each way. gloo's broadcast is not: a rank sends the whole to all its children at
-once, which share its link, so that d levels take d + (d - 1) + ... + 1 times the size."""
+once, which share its link, so that d levels take d + (d - 1) + ... + 1 times the size.
+
+MPI's forms are those of Thakur, Rabenseifner and Gropp, "Optimization of Collective Communication Operations in MPICH"
+(IJHPCA 19, 2005): binomial trees; van de Geijn's broadcast (scatter, then a ring's all-gather); Rabenseifner's reduce
+(halving, then a gather); Bruck's all-to-all. gloo's gather and scatter go directly between the root and each rank
+(gather.cc, scatter.cc), its reduce is a ring's reduce-scatter and a gather to the root (reduce.cc)."""
 
 _RINGS: Final[dict[str, tuple[str, ...]]] = {
     "all_reduce": ("ring",),
@@ -62,13 +109,24 @@ _RINGS: Final[dict[str, tuple[str, ...]]] = {
     "reduce_scatter": ("ring",),
     "all_to_all": ("sends",),
     "broadcast": ("ring",),
+    "reduce": ("chain",),
+    "gather": ("linear",),
+    "scatter": ("linear",),
     "send_recv": ("sends",),
 }
 BACKENDS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
-    "gloo": {**_RINGS, "broadcast": ("tree",)},
+    "gloo": {**_RINGS, "broadcast": ("tree",), "reduce": ("ring",)},
+    "mpi": {
+        **_RINGS,
+        "all_to_all": ("sends", "bruck"),
+        "broadcast": ("scatter_allgather", "binomial"),
+        "reduce": ("rabenseifner", "binomial"),
+        "gather": ("binomial",),
+        "scatter": ("binomial",),
+    },
     "nccl": {**_RINGS, "all_reduce": ("ring", "tree")},
 }
-"""Algorithms that a backend uses for each op; NCCL takes the faster. gloo's are those of its public source
+"""Algorithms that a backend uses for each op; NCCL and MPI take the faster. gloo's are those of its public source
 (allreduce.cc, allgather.cc, alltoall.cc, broadcast.cc); PyTorch's reduce-scatter on gloo is an all-reduce, whose steps
 and bytes grow as a ring's."""
 
@@ -134,6 +192,9 @@ def hierarchical(op: Op, size: int, group: CommGroup) -> tuple[AlgorithmPart, ..
         ),
         "all_to_all": (AlgorithmPart("all_to_all", size, inside), AlgorithmPart("all_to_all", size, across)),
         "broadcast": (AlgorithmPart("broadcast", size, across), AlgorithmPart("broadcast", size, inside)),
+        "reduce": (AlgorithmPart("reduce", size, inside), AlgorithmPart("reduce", size, across)),
+        "gather": (AlgorithmPart("gather", size, inside), AlgorithmPart("gather", size * each, across)),
+        "scatter": (AlgorithmPart("scatter", size * each, across), AlgorithmPart("scatter", size, inside)),
         "send_recv": (AlgorithmPart("send_recv", size, CommGroup(2, min(group.hosts, 2))),),
     }
     return tuple(part for part in parts[op] if part.group.ranks > 1)

@@ -199,7 +199,8 @@ class CollectiveTimes:
         """Return the times of all algorithms that the most certain source knows, the fastest first."""
         names = [name for name in _ALGORITHMS if name != "hierarchical" or group.level == "world"]
         for source in self.sources:
-            if found := _fastest_first(source.time(op, size, group, algorithm) for algorithm in names):
+            asked = dict.fromkeys((*names, *algorithms_of(source.backend, op)))
+            if found := _fastest_first(source.time(op, size, group, algorithm) for algorithm in asked):
                 return found
         if self.topology is not None:
             known = nccl_times(op, size, group, self.topology)

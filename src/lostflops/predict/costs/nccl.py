@@ -21,7 +21,7 @@ from lostflops.core.errors import UnknownCost
 from lostflops.predict.costs.times import CollectiveTime, CommGroup, Op
 from lostflops.predict.costs.topology import NetworkTopology
 
-Algorithm = Literal["ring", "tree", "nvls", "nvls_tree", "sends"]
+Algorithm = Literal["ring", "tree", "nvls", "nvls_tree", "sends", "chain", "linear"]
 Protocol = Literal["LL", "LL128", "Simple"]
 
 
@@ -161,6 +161,12 @@ class _Fabric:
         return _LATENCIES["tree" if self.group.per_host == 1 else algorithm, protocol].net
 
 
+_ROOTED: Final = ("gather", "scatter")
+_SENDS: Final = (*_ROOTED, "all_to_all", "send_recv")
+"""Operations that NCCL makes of sends; a gather or a scatter sends a whole tensor between the root and each rank."""
+_CHAINS: Final = ("broadcast", "reduce")
+
+
 def ways(op: Op, group: CommGroup, topology: NetworkTopology) -> tuple[Way, ...]:
     """Return all ways that NCCL considers for a group.
 
@@ -169,7 +175,7 @@ def ways(op: Op, group: CommGroup, topology: NetworkTopology) -> tuple[Way, ...]
     [('LL', 10.8), ('LL128', 27.3), ('Simple', 32.2)]
     """
     fabric = _fabric(group, topology)
-    if op in {"all_to_all", "send_recv"}:
+    if op in _SENDS:
         return (_sends(op, fabric),)
     found = [_ring(op, fabric, protocol) for protocol in _protocols(fabric)]
     if op == "all_reduce":
@@ -235,10 +241,10 @@ def _ring(op: Op, fabric: _Fabric, protocol: Protocol) -> Way:
     elif protocol == "LL128":
         bus *= 0.92
     latency = _LATENCIES["ring", protocol]
-    if op == "broadcast":
+    if op in _CHAINS:
         chunk = _LATENCIES["tree" if protocol == "Simple" else "ring", protocol]
         hops = fabric.hop(latency) if hosts == 1 else ranks * chunk.net
-        return Way("ring", protocol, latency.base + hops, bus)
+        return Way("chain" if op == "reduce" else "ring", protocol, latency.base + hops, bus)
     rounds = 2 if op == "all_reduce" else 1
     steps, across = rounds * (ranks - 1), rounds * (hosts - 1)
     hop = fabric.hop(latency)
@@ -264,9 +270,9 @@ def _tree(fabric: _Fabric, protocol: Protocol) -> Way:
 
 
 def _multicast(op: Op, fabric: _Fabric) -> Iterator[Way]:
-    """Yield ways over NVLink SHARP: inside a host for all but broadcast, across hosts for all-reduce."""
+    """Yield ways over NVLink SHARP: inside a host for all but broadcast and reduce, across hosts for all-reduce."""
     group, heads = fabric.group, fabric.topology.gpus_per_host
-    if not fabric.topology.nvls or op == "broadcast" or heads < 2 or not _NVLS_RATE[fabric.generation]:
+    if not fabric.topology.nvls or op in _CHAINS or heads < 2 or not _NVLS_RATE[fabric.generation]:
         return
     each = math.floor(fabric.scaleup / heads / 10) * 10 or fabric.scaleup / heads
     intra = each * heads * _NVLS_RATE[fabric.generation] * (heads - 1) / heads
@@ -292,8 +298,9 @@ def _sends(op: Op, fabric: _Fabric) -> Way:
         return Way("sends", "Simple", latency.base + hop, min(rate, fabric.scaleup))
     inside, across = group.per_host - 1, group.ranks - group.per_host
     hops = inside * fabric.hop(latency) + across * latency.net
-    seconds = max(inside / group.ranks / fabric.scaleup, across / group.ranks / across_each if across else 0.0)
-    return Way("sends", "Simple", latency.base + hops, 1 / seconds)
+    each = 1 / group.ranks if op == "all_to_all" else 1.0
+    seconds = max(each * inside / fabric.scaleup, each * across / across_each if across else 0.0)
+    return Way("linear" if op in _ROOTED else "sends", "Simple", latency.base + hops, 1 / seconds)
 
 
 def _time(op: Op, size: int, way: Way, group: CommGroup, topology: NetworkTopology) -> CollectiveTime:
@@ -301,12 +308,12 @@ def _time(op: Op, size: int, way: Way, group: CommGroup, topology: NetworkTopolo
     docs/explanation/calibration.md."""
     us = way.us(size)
     least = us
-    if op == "all_to_all":
+    if op in (*_ROOTED, "all_to_all"):
         one = _sends("send_recv", _fabric(CommGroup(2, min(group.hosts, 2)), topology))
         least = min(us, one.latency + size / (1000 * way.gbs))
     compared = group.hosts == 1 and way.algorithm in {"ring", "sends"}
     high = us * (SLOWEST if compared else SLOWEST_UNCOMPARED) + LAUNCH_US
-    said = "sends, which NCCL does not model" if way.algorithm == "sends" else f"protocol {way.protocol}"
+    said = "sends, which NCCL does not model" if op in _SENDS else f"protocol {way.protocol}"
     source = f"NCCL's model for {topology.name} ({said}), not measured"
     return CollectiveTime(
         ns=1000 * us, low=1000 * FASTEST * least, high=1000 * high, algorithm=way.algorithm, source=source

@@ -1,10 +1,10 @@
 """Calibration samples, learned from a run's own collectives.
 
 Each call gives one sample: its transfer without waits. The last member to arrive does not wait and has the shortest
-call. If all members of a call were recorded, that duration is the transfer, and no clock is needed. A broadcast or a
-send is not a barrier, and the sender may leave before the data arrives. Its transfer is the longest time from the last
-arrival on, which must be longer than the clock error. If one member left before another arrived, part of the transfer
-was over by then, and the call gives no sample.
+call. If all members of a call were recorded, that duration is the transfer, and no clock is needed. A broadcast,
+reduce, gather, scatter or send is not a barrier, and a sender may leave before the data arrives. Its transfer is the
+longest time from the last arrival on, which must be longer than the clock error. If one member left before another
+arrived, part of the transfer was over by then, and the call gives no sample.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _CALLS: Final = """
            is_early, dtype
     from calls order by meeting"""
 
-_ONE_WAY: Final = ("broadcast", "send_recv")
+_ONE_WAY: Final = ("broadcast", "reduce", "gather", "scatter", "send_recv")
 
 _BY_NAME: Final = """case when count(host) = count(*) then count(distinct host)
     when count(device_index) = count(*) then ceil(count(distinct rank) / count(distinct device_index)) end"""

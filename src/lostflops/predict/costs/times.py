@@ -1,16 +1,19 @@
 """Time of a collective: the question, the answer, and the interface of its sources.
 
-Sizes follow NCCL: the tensor for all-reduce, broadcast and send/recv, the gathered tensor for all-gather, the whole
-input for reduce-scatter and all-to-all. Times are transfers, from the last arrival on; they never include waits.
+Sizes follow NCCL: the tensor for all-reduce, broadcast, reduce and send/recv, the gathered tensor for all-gather, the
+whole input for reduce-scatter and all-to-all, and the tensor of one rank for gather and scatter. Times are transfers,
+from the last arrival on; they never include waits.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Literal, Protocol
+from typing import Final, Literal, Protocol, get_args
 
-Op = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "send_recv"]
-OPS: Final[tuple[Op, ...]] = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "send_recv")
+Op = Literal[
+    "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce", "gather", "scatter", "send_recv"
+]
+OPS: Final[tuple[Op, ...]] = get_args(Op)
 
 
 @dataclass(frozen=True, slots=True, order=True)

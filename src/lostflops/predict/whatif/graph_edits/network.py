@@ -10,17 +10,19 @@ import numpy as np
 
 from lostflops.core.errors import NotApplicable
 from lostflops.core.units import pluralise
+from lostflops.predict.costs.times import OPS
 from lostflops.predict.graph.editing import retime_graph
 from lostflops.predict.graph.tasks import Flags
 from lostflops.predict.whatif.change import Edited, Facts
 from lostflops.predict.whatif.graph_edits.reductions import select_collectives
+from lostflops.predict.whatif.graph_edits.selecting import POINT_TO_POINT
 from lostflops.predict.whatif.graph_edits.transfers import Floats, Latencies, TimedTransfers, deviation, latencies
 
 if TYPE_CHECKING:
     from lostflops.predict.costs.times import CollectiveTime, CommGroup, CommTimes, Op
     from lostflops.predict.graph.tasks import TaskGraph
 
-_KNOWN: Final = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "send", "recv", "send_recv")
+_KNOWN: Final = (*OPS, *POINT_TO_POINT)
 
 _UNKNOWN: Final = 0.5
 """If the possible latency spans more than this part of all transfers, only the smallest possible latency counts."""
