@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from tests.predict.graph.tiny import L, T, graph
@@ -17,15 +19,16 @@ from lostflops.predict.whatif.answer import answer
 from lostflops.predict.whatif.baseline import baseline
 from lostflops.predict.whatif.change import Facts
 from lostflops.predict.whatif.changes.schedule import CHANGE
-from lostflops.predict.whatif.graph_edits.orders import PipelinePass, PipelineShape, order
+from lostflops.predict.whatif.graph_edits.orders import Gradients, PipelinePass, PipelineShape, order
 from lostflops.predict.whatif.graph_edits.pipeline import cut_stages, pipeline
-from lostflops.predict.whatif.graph_edits.pipeline_layout import relaid
+from lostflops.predict.whatif.graph_edits.pipeline_layout import laid_out, relaid
 from lostflops.predict.whatif.score import step_times
 from lostflops.store.run import Run
 from lostflops.testing import Straggler, SyntheticCluster, store
 
 NOTHING = Facts(times=None)
 MS = 1e6
+INPUTS, WEIGHTS = Gradients.OF_INPUTS, Gradients.OF_WEIGHTS
 
 
 def slow(*values):
@@ -72,13 +75,120 @@ def test_zero_bubble_runs_every_pass_once_and_keeps_no_more_than_1f1b(stages, ba
         own = order("zero_bubble", stage, shape)
         assert sorted(own) == sorted(
             [PipelinePass(0, 0, at) for at in range(batches)]
-            + [PipelinePass(1, 0, at, of_weights) for at in range(batches) for of_weights in (0, 1)]
+            + [PipelinePass(1, 0, at, cut) for at in range(batches) for cut in (INPUTS, WEIGHTS)]
         )
-        kept = np.cumsum([one.of_weights * -1 + (not one.backward) for one in own])
+        kept = np.cumsum([(not one.backward) - (one.gradients == WEIGHTS) for one in own])
         assert kept.max() <= stages
         at = {one: place for place, one in enumerate(own)}
         for batch in range(batches):
-            assert at[PipelinePass(0, 0, batch)] < at[PipelinePass(1, 0, batch)] < at[PipelinePass(1, 0, batch, 1)]
+            assert (
+                at[PipelinePass(0, 0, batch)]
+                < at[PipelinePass(1, 0, batch, INPUTS)]
+                < at[PipelinePass(1, 0, batch, WEIGHTS)]
+            )
+
+
+DUALPIPE_SHAPES = [(2, 4), (4, 8), (4, 14), (8, 16), (8, 20)]
+
+
+@pytest.mark.parametrize(("stages", "batches"), DUALPIPE_SHAPES)
+def test_dualpipe_leaves_the_bubble_that_was_published(stages, batches, tmp_path):
+    """(p / 2 - 1)(F&B + B - 3W), with F = 8, B = 16, W = 8 and F&B = F + B because nothing overlaps."""
+    made = recorded(tmp_path / "job", "1f1b", passes(PipelineShape(stages, 1, batches), spread=0))
+    changed = CHANGE.apply(made, "dualpipe", NOTHING)
+    bubble = (stages // 2 - 1) * (24 + 16 - 3 * 8)
+    assert replay(changed.graph).stop.max() == pytest.approx(2 * (24 * batches + bubble) * MS, rel=0.001)
+
+
+@pytest.mark.parametrize(("stages", "batches"), DUALPIPE_SHAPES)
+def test_dualpipe_as_simulated_pass_by_pass(stages, batches, tmp_path):
+    time = passes(PipelineShape(stages, 1, batches), seed=stages)
+    changed = CHANGE.apply(recorded(tmp_path / "job", "1f1b", time), "dualpipe", NOTHING)
+    assert replay(changed.graph).stop.max() == pytest.approx(2 * dualpipe_step(time[:, 0]) * MS, rel=0.001)
+
+
+def dualpipe_step(time):
+    """Run one pass after the other, each when what it needs is there; time is by stage, direction and microbatch."""
+    stages, _, batches = time.shape
+    left = [order("dualpipe", rank, PipelineShape(stages, 2, batches)) for rank in range(stages)]
+    free, done = [0.0] * stages, {}
+    while any(left):
+        for rank, own in enumerate(left):
+            group = own[: 1 + own[0].joined] if own else []
+            stage = {one: stages - 1 - rank if one.chunk else rank for one in group}
+            needs = [inputs_of(one, stage[one], stages) for one in group if one.gradients != WEIGHTS]
+            if not group or any(key is not None and key not in done for key in needs):
+                continue
+            takes = [time[stage[one], one.backward, one.microbatch] / (2 if one.gradients else 1) for one in group]
+            free[rank] = max(free[rank], *(done[key] for key in needs if key is not None), 0.0) + sum(takes)
+            done |= {
+                (one.backward, stage[one], one.microbatch): free[rank] for one in group if one.gradients != WEIGHTS
+            }
+            left[rank] = own[len(group) :]
+    return max(free)
+
+
+def inputs_of(one, stage, stages):
+    if one.backward:
+        return (0, stage, one.microbatch) if stage == stages - 1 else (1, stage + 1, one.microbatch)
+    return (0, stage - 1, one.microbatch) if stage else None
+
+
+@pytest.mark.parametrize(("stages", "batches"), DUALPIPE_SHAPES)
+def test_dualpipe_runs_every_pass_once_and_keeps_one_microbatch_more_than_stages(stages, batches):
+    for rank in range(stages):
+        own = order("dualpipe", rank, PipelineShape(stages, 2, batches))
+        halves = {0: range(batches // 2), 1: range(batches // 2, batches)}
+        every = sorted((chunk, at) for chunk, half in halves.items() for at in half)
+        assert sorted((one.chunk, one.microbatch) for one in own if not one.backward) == every
+        assert sorted((one.chunk, one.microbatch) for one in own if one.gradients == INPUTS) == sorted(
+            (one.chunk, one.microbatch) for one in own if one.gradients == WEIGHTS
+        )
+        first = [one for one in own if one.backward and one.gradients != WEIGHTS]
+        assert sorted((one.chunk, one.microbatch) for one in first) == every
+        kept = np.cumsum([(not one.backward) - (one.backward and one.gradients != INPUTS) for one in own])
+        assert kept.max() <= stages + 1
+        assert kept[-1] == 0
+
+
+def test_dualpipe_of_uneven_stages_balances_each_rank(tmp_path):
+    """A long last stage is shared: rank 0 and rank 3 each run it for half of the microbatches."""
+    time = passes(PipelineShape(4, 1, 8), spread=0)
+    time[3] *= 2
+    made = recorded(tmp_path / "job", "1f1b", time)
+    changed = CHANGE.apply(made, "dualpipe", NOTHING)
+    assert replay(changed.graph).mean_step == pytest.approx(dualpipe_step(time[:, 0]) * MS, rel=0.001)
+    rank, passes_of = changed.graph.rank, changed.graph.tasks.kind == TaskKind.KERNEL
+    busy = [changed.graph.tasks.duration[passes_of & (rank == one)].sum() for one in range(4)]
+    assert busy == [2 * 8 * 36 * MS, 2 * 8 * 24 * MS, 2 * 8 * 24 * MS, 2 * 8 * 36 * MS]
+
+
+@pytest.mark.parametrize(("stages", "batches"), [(3, 8), (4, 6), (4, 9)])
+def test_dualpipe_that_cannot_be(stages, batches, tmp_path):
+    made = recorded(tmp_path / "job", "1f1b", passes(PipelineShape(stages, 1, batches)))
+    with pytest.raises(NotApplicable, match=f"even number of stages.*{stages} stages and {batches} microbatches"):
+        CHANGE.apply(made, "dualpipe", NOTHING)
+
+
+@pytest.mark.parametrize("first", ["zero_bubble", "dualpipe"])
+def test_cut_backward_passes_are_not_rearranged_again(first, tmp_path):
+    made = recorded(tmp_path / "job", "1f1b", passes(PipelineShape(4, 1, 8)))
+    with pytest.raises(NotApplicable, match="cuts backward passes in two"):
+        CHANGE.apply(CHANGE.apply(made, first, NOTHING).graph, "1f1b", NOTHING)
+
+
+def test_dualpipe_of_a_traced_cluster_receives_ahead(tmp_path):
+    cluster = SyntheticCluster(ranks=4, pipeline_parallel=4, microbatches=8, steps=2, noise=0.0, seed=1)
+    with Run.open(store(cluster.generate(), tmp_path / "run", host_names=True)) as run:
+        made = build(run)
+    base, found = laid_out(made)
+    assert found.ahead
+    at_once = relaid(base, replace(found, transfer=(0, 0)), "dualpipe", PipelineShape(4, 2, 8))
+    least = dualpipe_step(found.time[0, 0][:, 0])
+    assert replay(at_once).mean_step == pytest.approx(least, rel=0.01)
+    step = replay(CHANGE.apply(made, "dualpipe", NOTHING).graph).mean_step
+    assert least < step < least + 2 * 4 * found.transfer[0] * 2
+    assert step < replay(made).mean_step
 
 
 def test_chunks_become_whole_stages_again(tmp_path):

@@ -8,7 +8,7 @@ from lostflops.core.errors import NotApplicable
 from lostflops.core.units import pluralise
 from lostflops.predict.graph.tasks import TaskGraph
 from lostflops.predict.whatif.change import Change, Edited, Facts
-from lostflops.predict.whatif.graph_edits.orders import SCHEDULES, ZERO_BUBBLE, PipelineShape
+from lostflops.predict.whatif.graph_edits.orders import DUALPIPE, SCHEDULES, ZERO_BUBBLE, PipelineShape
 from lostflops.predict.whatif.graph_edits.pipeline_layout import laid_out, relaid
 from lostflops.predict.whatif.graph_edits.values import one_of
 
@@ -17,6 +17,18 @@ _CUT_DOUBT: Final = 0.25
 """A job was recorded as 1F1B and as interleaved, and each was predicted from the other: 16% of the change off, both
 ways."""
 _CHUNKS: Final = 2
+_DUALPIPE_NOTES: Final = (
+    (
+        "Each rank holds two stages, its own and the one as far from the other end: parameters, gradients and "
+        "optimizer state twice, and activations of one more microbatch than stages. Whether they fit is not checked."
+    ),
+    (
+        "A forward and a backward pass that DualPipe overlaps run one after the other here, so what it hides of "
+        "all-to-all and other communication inside passes is not counted: it would be saved in addition."
+    ),
+    "The two ranks that hold the same stage have to sum its gradients; that time is not included.",
+    "Half of a backward pass that DualPipe cuts computes gradients of weights.",
+)
 
 
 def _how(value: str) -> str:
@@ -26,6 +38,11 @@ def _how(value: str) -> str:
         )
     if value == ZERO_BUBBLE:
         return "torch.distributed.pipelining: ScheduleInterleavedZeroBubble, the closest to the predicted ZB-H1"
+    if value == DUALPIPE:
+        return (
+            "github.com/deepseek-ai/DualPipe: DualPipe((stage, mirrored_stage)); torch.distributed.pipelining has "
+            "ScheduleDualPipeV, which needs half as many ranks for the same stages"
+        )
     return f"torch.distributed.pipelining: {'ScheduleGPipe' if value == 'gpipe' else 'Schedule1F1B'}"
 
 
@@ -35,7 +52,9 @@ def _apply(graph: TaskGraph, value: str, _facts: Facts) -> Edited:
     if made.schedule == value:
         raise NotApplicable(f"the run already uses {value}")
     old = made.shape
-    chunks = max(old.chunks, _CHUNKS) if value == "interleaved" else 1
+    chunks = {"interleaved": max(old.chunks, _CHUNKS), DUALPIPE: 2}.get(value, 1)
+    if value == DUALPIPE:
+        _check_dualpipe(old)
     if value == "interleaved" and old.microbatches % old.stages:
         raise NotApplicable(
             f"the number of microbatches of an interleaved schedule must be a multiple of its {old.stages} stages, and "
@@ -43,7 +62,9 @@ def _apply(graph: TaskGraph, value: str, _facts: Facts) -> Edited:
         )
     changed = relaid(base, made, value, PipelineShape(old.stages, chunks, old.microbatches))
     notes = ["Passes keep their times, transfers take the median of their direction, and sends do not delay passes."]
-    if chunks != old.chunks:
+    if value == DUALPIPE:
+        notes += _DUALPIPE_NOTES
+    elif chunks != old.chunks:
         notes.append(
             f"Each rank holds {pluralise(chunks, 'chunk')} of the model instead of {old.chunks}, with equal layers; "
             "embedding and output layer stay in the first and last chunk."
@@ -55,19 +76,27 @@ def _apply(graph: TaskGraph, value: str, _facts: Facts) -> Edited:
             "Half of each backward pass computes gradients of weights, which fill the bubble (ZB-H1); no stage keeps "
             "more activations than the first stage of 1F1B."
         )
-    is_same_cut = chunks == old.chunks and value != ZERO_BUBBLE
+    is_same_cut = chunks == old.chunks and value not in (ZERO_BUBBLE, DUALPIPE)
     return Edited(graph=changed, doubt=_DOUBT if is_same_cut else _CUT_DOUBT, notes=tuple(notes))
+
+
+def _check_dualpipe(shape: PipelineShape) -> None:
+    if shape.stages % 2 or shape.microbatches % 2 or shape.microbatches < 2 * shape.stages:
+        raise NotApplicable(
+            "DualPipe needs an even number of stages, and an even number of microbatches that is at least twice that; "
+            f"the run has {pluralise(shape.stages, 'stage')} and {shape.microbatches:,} microbatches"
+        )
 
 
 CHANGE: Final = Change(
     name="schedule",
-    form="schedule=1f1b|gpipe|interleaved|zero_bubble",
+    form="schedule=1f1b|gpipe|interleaved|zero_bubble|dualpipe",
     about="stages run their microbatches in another order",
     cost=(
         "interleaved: more transfers and more activations in memory; gpipe: activations of all microbatches in memory; "
-        "zero_bubble: later stages keep more activations"
+        "zero_bubble: later stages keep more activations; dualpipe: two stages on each rank, so parameters twice"
     ),
     how=_how,
     apply=_apply,
-    tried=("interleaved", "zero_bubble", "1f1b"),
+    tried=("interleaved", "zero_bubble", "dualpipe", "1f1b"),
 )

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from lostflops.account.align.passes import ordinal
 from lostflops.account.ledger.phases import BACKWARD, FORWARD
 from lostflops.core.errors import NotApplicable
-from lostflops.predict.graph.tasks import Flags, Index, Ns, TaskGraph, TaskKind
+from lostflops.predict.graph.tasks import NONE, Flags, Index, Ns, TaskGraph, TaskKind
 from lostflops.predict.whatif.graph_edits.orders import PipelinePass, PipelineShape, identify_schedule
 
 Codes = npt.NDArray[np.int64]
@@ -21,6 +21,8 @@ _PLACE: Final = re.compile(r"stage (\d+) chunk (\d+)")
 _MOST: Final = 0.5
 _FEWEST_STAGES: Final = 4
 """With at least this many stages, two inner ones show how long a stage without embedding and output layer is."""
+WEIGHTS: Final = "weights-compute"
+"""Name of passes that compute gradients of weights only."""
 _ENDS: Final = ("forward-send", "forward-recv", "backward-send", "backward-recv")
 
 
@@ -56,6 +58,8 @@ def has_passes(graph: TaskGraph) -> bool:
 
 def pipeline(graph: TaskGraph) -> Pipeline:
     """Read the pipeline from the graph. Raise `NotApplicable` if the graph has no pipeline with recognised passes."""
+    if graph.word(WEIGHTS) != NONE:
+        raise NotApplicable("the schedule cuts backward passes in two, so its passes cannot be rearranged")
     places = {code: place for code, word in enumerate(graph.words) if (place := _PLACE.fullmatch(word))}
     tasks = graph.tasks
     passes = np.isin(tasks.layer, list(places)) & (tasks.kind == TaskKind.KERNEL)
@@ -167,6 +171,17 @@ def cut_stages(time: npt.NDArray[np.float64], chunks: int) -> npt.NDArray[np.flo
         parts[:, :, stage] -= kept[:, :, np.newaxis] / chunks
         parts[:, :, stage, chunk] += kept
     return parts
+
+
+def mirror_stages(time: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return the times of passes if each rank holds its own stage and, as a second chunk, the stage that is as far from
+    the other end of the pipeline.
+
+    >>> mirror_stages(np.array([1.0, 2.0, 3.0]).reshape(1, 1, 3, 1, 1, 1))[0, 0, :, :, 0, 0].tolist()
+    [[1.0, 3.0], [2.0, 2.0], [3.0, 1.0]]
+    """
+    whole = resplit_times(time, 1, 3)
+    return np.concatenate((whole, whole[:, :, ::-1]), axis=3)
 
 
 def resplit_times(time: npt.NDArray[np.float64], count: int, axis: int) -> npt.NDArray[np.float64]:
