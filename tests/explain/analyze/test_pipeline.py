@@ -252,3 +252,28 @@ def test_uneven_sequences():
     assert found["bubble"]["between_pipelines"] > 0.05
     even = of_passes(bytedance("ST", steps=3, pipelines=2))
     assert even["bubble"]["between_pipelines"] < 0.01
+
+
+def in_both_directions(stages: int, batches: int, *, in_v: bool) -> list[dict[str, Any]]:
+    """Forwards of chunk 1 go from the last stage to the first: at once, or after those of chunk 0 if `in_v`; backwards
+    follow when all forwards are done."""
+    rows, whole = [], (2 * batches + 2 * stages) * 1000
+    for stage in range(stages):
+        for chunk in (0, 1):
+            place = stages - 1 - stage if chunk else stage
+            for batch in range(batches):
+                start = (place + 2 * batch) * 1000 + chunk * ((stages + 2) * 1000 if in_v else stages * 1000 - 3500)
+                for direction, at in (("forward", start), ("backward", 3 * whole - start)):
+                    times = {"start": at, "stop": at + 400}
+                    row = {"rank": stage, "step": 1, "microbatch": batch, "stage": stage, "chunk": chunk, **times}
+                    rows.append(row | {"direction": direction})
+    return rows
+
+
+def test_chunks_that_run_in_both_directions_are_dualpipe_and_not_interleaved():
+    found = of_passes(in_both_directions(4, 4, in_v=False))
+    assert found["bubble"]["schedule"] == "dualpipe"
+    assert found["bubble"]["inherent"] is None
+    assert found["bubble"]["warm_up"] is not None, "clocks agree in both directions"
+    assert "its schedule is DualPipe with 4 stages and 4 microbatches" in found["verdict"]
+    assert of_passes(in_both_directions(4, 4, in_v=True))["bubble"]["schedule"] != "dualpipe"

@@ -18,6 +18,7 @@ from lostflops.account.align.passes import PipelinePasses, UnknownPasses
 
 Times = npt.NDArray[np.float64]
 Orders = list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]
+_BOTH_WAYS: Final = 2
 _SLACK: Final = 0.5
 """Part of a pass by which times of two ranks may contradict each other before their clocks are called unrelated."""
 
@@ -146,8 +147,10 @@ def _pipelines(found: PipelinePasses, mesh: Mesh, stages: int) -> tuple[npt.NDAr
 
 
 def schedule(made: Grid) -> str:
-    """Return `gpipe`, `1f1b` or `interleaved`, or `other` if the order of passes is none of them."""
+    """Return `gpipe`, `1f1b`, `interleaved` or `dualpipe`, or `other` if the order of passes is none of them."""
     alike, order = made.orders()[0]
+    if _runs_both_ways(made):
+        return "dualpipe"
     if replay(made.durations[alike[:1]], order) is None:
         return "other"
     batches = made.microbatches
@@ -158,6 +161,17 @@ def schedule(made: Grid) -> str:
         return "gpipe"
     alternate = np.arange(2 * batches) % 2 == 1
     return "1f1b" if (backward[-1] == alternate).all() else "other"
+
+
+def _runs_both_ways(made: Grid) -> bool:
+    """Return whether forward passes of the second of two chunks go from the last stage to the first, and the last stage
+    begins them before any of the first chunk has arrived: in a V-shaped schedule they follow from the first chunk."""
+    if made.chunks != _BOTH_WAYS or made.stages < _BOTH_WAYS:
+        return False
+    allowed = _SLACK * float(np.median(made.durations))
+    back = made.start[:, :-1, 1, 0] - made.stop[:, 1:, 1, 0]
+    early = made.start[:, -1, 1, 0].min(axis=1) - made.stop[:, -1, 0, 0].min(axis=1)
+    return bool(back.min() >= -allowed and early.max() < 0)
 
 
 def replay(durations: Times, order: npt.NDArray[np.int64]) -> Times | None:
@@ -211,6 +225,9 @@ def _find_dependency(stage: int, slot: int, stages: int, chunks: int, batches: i
 def on_one_clock(made: Grid) -> bool:
     """Return whether times of stages can be compared: no pass begins well before the one that it needs has ended."""
     allowed = _SLACK * float(np.median(made.durations))
-    forward = made.start[:, 1:, :, 0] - made.stop[:, :-1, :, 0]
-    backward = made.start[:, :-1, :, 1] - made.stop[:, 1:, :, 1]
+    start, stop = made.start, made.stop
+    if _runs_both_ways(made):
+        start, stop = (np.stack((times[:, :, 0], times[:, ::-1, 1]), axis=2) for times in (start, stop))
+    forward = start[:, 1:, :, 0] - stop[:, :-1, :, 0]
+    backward = start[:, :-1, :, 1] - stop[:, 1:, :, 1]
     return bool(min(forward.min(), backward.min()) >= -allowed)

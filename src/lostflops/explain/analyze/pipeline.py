@@ -18,6 +18,7 @@ import numpy as np
 from lostflops.account.align.mesh import recognise
 from lostflops.account.align.pass_spans import draw_schedule
 from lostflops.account.align.passes import UnknownPasses, passes
+from lostflops.account.align.pipeline_actions import CUT, annotated_schedule
 from lostflops.account.align.schedule import Grid, Orders, Times, grid, on_one_clock, replay, schedule
 from lostflops.core.errors import UsageError
 from lostflops.core.pictures import Spans
@@ -31,7 +32,7 @@ WARMING: Final = 1.2
 """The first step is left out if it takes more than this many times the median of the others."""
 SMALL: Final = 0.01
 """A cause is named in the verdict if it takes at least this share of the pipeline's time."""
-_NAMES: Final = {"1f1b": "1F1B", "gpipe": "GPipe", "interleaved": "interleaved 1F1B", "other": "its schedule"}
+_NAMES: Final = {"1f1b": "1F1B", "gpipe": "GPipe", "interleaved": "interleaved 1F1B", "other": "its schedule", **CUT}
 _NOTHING: Final = 0.0005
 _PARTS: Final = ("warm_up", "steady", "drain")
 
@@ -68,12 +69,16 @@ class _Bubble:
 
 def pipeline(run: Run, *, mesh: Mapping[str, int] | None = None) -> Result:
     arranged = recognise(run, mesh)
+    named = annotated_schedule(run)
+    if named in CUT:
+        said = f"The schedule is {CUT[named]}; its bubble is unknown: the passes of such a schedule are not measured."
+        return _result(said, None, None, arranged.notes, named)
     try:
         recorded = passes(run, arranged)
         _check(mesh, int(recorded.stage.max()) + 1)
         made = grid(recorded, arranged)
     except UnknownPasses as reason:
-        return _result(f"The bubble is unknown: {reason}.", None, None, arranged.notes)
+        return _result(f"The bubble is unknown: {reason}.", None, None, arranged.notes, named)
     made, notes = _warm(made)
     found = _bubble(made)
     arranged_notes = arranged.notes if arranged.source != "none" else ()
@@ -125,7 +130,8 @@ def _bubble(made: Grid) -> _Bubble:
     busy: Times = made.durations.sum(axis=(2, 3, 4)).sum(axis=0) / spans.sum()
     achieved, name = 1 - float(busy.mean()), schedule(made)
     stages = made.stages
-    inherent = (stages - 1) / (made.chunks * made.microbatches + stages - 1) if name != "other" else None
+    is_plain = name not in ("other", *CUT)
+    inherent = (stages - 1) / (made.chunks * made.microbatches + stages - 1) if is_plain else None
     causes = _causes(made, achieved, inherent) if inherent is not None else ()
     return _Bubble(
         achieved=achieved,
@@ -212,6 +218,8 @@ def _verdict(made: Grid, found: _Bubble) -> str:
     batches = "1 microbatch" if made.microbatches == 1 else f"{made.microbatches:,} microbatches"
     shape = f"{pluralise(made.stages, 'stage')} and {batches}"
     told = f"The pipeline idles {format_share(found.achieved)} of its time"
+    if found.schedule in CUT:
+        return f"{told}; its schedule is {CUT[found.schedule]} with {shape}, whose inherent bubble is not computed."
     if found.inherent is None:
         return f"{told}; its order of passes matches no known schedule, so the inherent bubble is unknown."
     told = f"{told}; {format_share(found.inherent)} is inherent to {_NAMES[found.schedule]} with {shape}"
@@ -225,8 +233,10 @@ def _verdict(made: Grid, found: _Bubble) -> str:
     return f"{told}; most of the rest: {named} ({format_share(worst.share)})."
 
 
-def _result(verdict: str, made: Grid | None, found: _Bubble | None, notes: tuple[str, ...]) -> Result:
-    blocks = (_figures(made, found), _causes_table(found), _stages(made, found))
+def _result(
+    verdict: str, made: Grid | None, found: _Bubble | None, notes: tuple[str, ...], named: str | None = None
+) -> Result:
+    blocks = (_figures(made, found, named), _causes_table(found), _stages(made, found))
     return Result(
         name="pipeline",
         title="Pipeline",
@@ -237,9 +247,9 @@ def _result(verdict: str, made: Grid | None, found: _Bubble | None, notes: tuple
     )
 
 
-def _figures(made: Grid | None, found: _Bubble | None) -> Pairs:
+def _figures(made: Grid | None, found: _Bubble | None, named: str | None) -> Pairs:
     shares: list[float | None] = [None] * 7
-    shape: tuple[Value, ...] = (None,) * 4
+    shape: tuple[Value, ...] = (named, None, None, None)
     if made is not None and found is not None:
         shares = [found.achieved, found.inherent, found.excess, *map(found.part, _PARTS), found.between]
         shape = (found.schedule, made.stages, made.microbatches, made.chunks)

@@ -51,6 +51,8 @@ class Facts:
     """Share of the forward pass, by FLOPs, that backward recomputes; None if no shapes were recorded."""
     layout: MeshLayout | None = None
     """How ranks are arranged; None if that is unknown or no replicas can be added."""
+    schedule: str | None = None
+    """Schedule of the pipeline as annotations name its passes; None if they do not."""
     held: tuple[HeldParameter, ...] = ()
     """The same parameters, with what the memory edits need."""
     replicas: int | None = None

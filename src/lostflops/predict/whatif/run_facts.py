@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from lostflops.account.align.expert_loads import expert_loads
 from lostflops.account.align.mesh import recognise
+from lostflops.account.align.pipeline_actions import annotated_schedule
 from lostflops.account.blame.judgement import judge
 from lostflops.account.ledger.scope import scope
 from lostflops.account.memory.fullest import fullest
@@ -54,6 +55,7 @@ def facts_of(run: Run, graph: TaskGraph, times: LearnTimes | None = None) -> Fac
         dtype=work.dtype,
         recomputed=work.recomputed,
         layout=arranged,
+        schedule=annotated_schedule(run),
         held=_read_held_parameters(run),
         replicas=None if arranged is None else arranged.world // arranged.replica,
         memory=highest,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from lostflops.account.align.pipeline_actions import CUT
 from lostflops.core.errors import NotApplicable
 from lostflops.core.units import pluralise
 from lostflops.predict.graph.tasks import TaskGraph
@@ -46,8 +47,10 @@ def _how(value: str) -> str:
     return f"torch.distributed.pipelining: {'ScheduleGPipe' if value == 'gpipe' else 'Schedule1F1B'}"
 
 
-def _apply(graph: TaskGraph, value: str, _facts: Facts) -> Edited:
+def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
     one_of(value, SCHEDULES, "schedule")
+    if facts.schedule in CUT:
+        raise NotApplicable(f"the run uses {CUT[facts.schedule]}, whose passes cannot be rearranged")
     base, made = laid_out(graph)
     if made.schedule == value:
         raise NotApplicable(f"the run already uses {value}")
