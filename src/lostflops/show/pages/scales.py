@@ -124,6 +124,7 @@ _LABELS: Final[Mapping[str, str]] = {
     "prefetch": "FSDP units to prefetch",
     "python": "Python between ops",
     "recompute": "activation recomputation",
+    "offload": "offload to the host",
     "schedule": "pipeline schedule",
     "stages": "compute of pipeline stages",
     "straggler": "late ranks",

@@ -24,6 +24,7 @@ from lostflops.predict.whatif.changes import (
     network_bandwidth,
     network_latency,
     no_sync,
+    offload,
     optimizer,
     overlap,
     precision,
@@ -51,6 +52,7 @@ _COMPUTE: Final[tuple[Change, ...]] = (
     device.CHANGE,
     batch.CHANGE,
     recompute.CHANGE,
+    offload.CHANGE,
     encode.CHANGE,
     overlap.CHANGE,
 )
