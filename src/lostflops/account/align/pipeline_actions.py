@@ -88,7 +88,7 @@ def name_schedule(orders: Mapping[int, Sequence[PipelineAction]]) -> str:
     if all("BF" not in own and "FF" in own for own in kinds):
         return "gpipe"
     # In 1F1B the last stage alternates, and no other stage runs two backward passes before its last forward.
-    alternates = any(all(one != other for one, other in pairwise(own)) for own in kinds)
+    alternates = any(all(kind != next_kind for kind, next_kind in pairwise(own)) for own in kinds)
     return "1f1b" if alternates and all("BB" not in own[: own.rfind("F")] for own in kinds) else "other"
 
 

@@ -147,7 +147,7 @@ def _pipelines(found: PipelinePasses, mesh: Mesh, stages: int) -> tuple[npt.NDAr
 
 
 def schedule(made: Grid) -> str:
-    """Return `gpipe`, `1f1b`, `interleaved` or `dualpipe`, or `other` if the order of passes is none of them."""
+    """Return `gpipe`, `1f1b`, `interleaved` or `dualpipe`, or `other` for any other order of passes."""
     alike, order = made.orders()[0]
     if _runs_both_ways(made):
         return "dualpipe"

@@ -145,7 +145,7 @@ def _stage(schedule: str, stage: int, shape: PipelineShape, *, ahead: bool) -> R
     ahead have their own lanes. Meetings are numbered by the pass that receives."""
     rows: list[tuple[float, ...]] = []
     for group in _groups(order(schedule, stage, shape)):
-        ends = [_Ends(schedule, one, stage, shape, ahead=ahead) for one in group]
+        ends = [_Ends(schedule, made, stage, shape, ahead=ahead) for made in group]
         receives = [end for end in ends if end.receives]
         first = len(rows) + len(receives)
         target = first if ahead else NONE
@@ -166,12 +166,12 @@ def _groups(passes: Sequence[PipelinePass]) -> list[list[PipelinePass]]:
     """Return passes in groups of those that run together."""
     groups: list[list[PipelinePass]] = []
     is_open = False
-    for one in passes:
+    for made in passes:
         if is_open:
-            groups[-1].append(one)
+            groups[-1].append(made)
         else:
-            groups.append([one])
-        is_open = bool(one.joined)
+            groups.append([made])
+        is_open = bool(made.joined)
     return groups
 
 

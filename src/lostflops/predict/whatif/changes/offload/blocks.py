@@ -62,11 +62,11 @@ def kept_activations(memory: RankMemory) -> list[StepUnits]:
     """Return what each step keeps. Raise `NotApplicable` if no step keeps anything, or if steps have several passes."""
     blocks = memory.blocks
     owned = select_owned_blocks(memory, Owner.ACTIVATIONS) & (blocks.step >= 0) & (blocks.bytes >= _FEWEST)
-    found = [_step(memory, owned & (blocks.step == step)) for step in np.unique(blocks.step[owned]).tolist()]
-    found = [own for own in found if own.moved]
-    if not found:
+    steps = [_step(memory, owned & (blocks.step == step)) for step in np.unique(blocks.step[owned]).tolist()]
+    steps = [step for step in steps if step.moved]
+    if not steps:
         raise NotApplicable(f"no step keeps activations of more than {STAY} layers")
-    return found
+    return steps
 
 
 def _step(memory: RankMemory, own: Flags) -> StepUnits:
@@ -93,8 +93,8 @@ def _layer(module: str) -> str:
     >>> _layer("model.layers.3.mlp.1"), _layer("3.linear"), _layer("embedding")
     ('model.layers.3', '3', 'embedding')
     """
-    found = _LAYER.match(module)
-    return found[0] if found else module
+    layer = _LAYER.match(module)
+    return layer[0] if layer else module
 
 
 def without_activations(memory: RankMemory) -> RankMemory:
@@ -116,10 +116,10 @@ def without_activations(memory: RankMemory) -> RankMemory:
 
 
 def state_bytes(memory: RankMemory) -> int:
-    found = int(memory.blocks.bytes[_states(memory)].sum())
-    if not found:
+    size = int(memory.blocks.bytes[_states(memory)].sum())
+    if not size:
         raise NotApplicable("the optimizer keeps no state on the device, or it was not recorded")
-    return found
+    return size
 
 
 def without_states(memory: RankMemory) -> RankMemory:
@@ -131,8 +131,8 @@ def without_states(memory: RankMemory) -> RankMemory:
 
 
 def _states(memory: RankMemory) -> Flags:
-    found: Flags = select_owned_blocks(memory, Owner.OPTIMIZER) & (memory.blocks.bytes >= _FEWEST)
-    return found
+    states: Flags = select_owned_blocks(memory, Owner.OPTIMIZER) & (memory.blocks.bytes >= _FEWEST)
+    return states
 
 
 def typical_sizes(steps: Sequence[StepUnits]) -> tuple[int, ...]:

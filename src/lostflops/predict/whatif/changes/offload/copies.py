@@ -73,16 +73,16 @@ def kernels_of_steps(graph: TaskGraph) -> Iterator[StepKernels]:
 def activation_copies(graph: TaskGraph, sizes: Sequence[int]) -> list[HostCopy]:
     """Return the copies of units of these bytes; the last `STAY` stay on the device. Raise `NotApplicable` if passes
     are not recognised, or if a step has several."""
-    found: list[HostCopy] = []
+    copies: list[HostCopy] = []
     for own in kernels_of_steps(graph):
         if not own.forward.size or not own.backward.size:
             raise NotApplicable("forward and backward passes were not recognised in every step")
         if own.forward[-1] > own.backward[0]:
             raise NotApplicable("forward and backward passes of a step alternate, so units cannot be placed")
-        found += _of_step(graph, own, sizes, len(found))
-    if not found:
+        copies += _of_step(graph, own, sizes, len(copies))
+    if not copies:
         raise NotApplicable("no accelerator was recorded: there is no device memory to move from")
-    return found
+    return copies
 
 
 def _of_step(graph: TaskGraph, own: StepKernels, sizes: Sequence[int], first: int) -> Iterator[HostCopy]:
@@ -109,14 +109,14 @@ def _begins(graph: TaskGraph, rows: Rows, sizes: Rows) -> Rows:
     places = np.searchsorted((spent[1:] + spent[:-1]) / 2, shares * spent[-1])
     count = np.arange(sizes.size)
     places = np.maximum.accumulate(places - count) + count
-    found: Rows = np.minimum(places, rows.size - sizes.size + count)
-    return found
+    begins: Rows = np.minimum(places, rows.size - sizes.size + count)
+    return begins
 
 
 def state_copies(graph: TaskGraph, size: int) -> list[HostCopy]:
-    """Return the copies of optimizer states: a slice comes in once the update of the one two before it is done and that
-    one has left, and leaves after its own update. The first two come in during the backward pass."""
-    found: list[HostCopy] = []
+    """Return the copies of optimizer states: a slice comes in when the second slice before it is updated and has left,
+    and leaves after its own update. The first two come in during the backward pass."""
+    copies: list[HostCopy] = []
     for own in kernels_of_steps(graph):
         if not own.update.size or not own.backward.size:
             raise NotApplicable("backward pass and optimizer were not recognised in every step")
@@ -124,23 +124,23 @@ def state_copies(graph: TaskGraph, size: int) -> list[HostCopy]:
         begins = _begins(graph, own.update, np.ones(count, np.int64))
         ends = np.append(begins[1:], own.update.size) - 1
         each = -(-size // count)
-        first = len(found)
+        first = len(copies)
         for part in range(count):
             ahead = part < STAY
             after = own.backward[0] if ahead else own.update[ends[part - STAY]]
             copied = NONE if ahead else first + 2 * (part - STAY) + 1
             needs, done = int(own.update[begins[part]]), int(own.update[ends[part]])
-            found.append(HostCopy(own.rank, own.step, _IN, OPTIMIZER, each, int(after), ahead, copied, needs))
-            found.append(HostCopy(own.rank, own.step, _OUT, OPTIMIZER, each, done, False, first + 2 * part, NONE))
-    if not found:
+            copies.append(HostCopy(own.rank, own.step, _IN, OPTIMIZER, each, int(after), ahead, copied, needs))
+            copies.append(HostCopy(own.rank, own.step, _OUT, OPTIMIZER, each, done, False, first + 2 * part, NONE))
+    if not copies:
         raise NotApplicable("no accelerator was recorded: there is no device memory to move from")
-    return found
+    return copies
 
 
 def with_copies(graph: TaskGraph, copies: Sequence[HostCopy], rate: float) -> TaskGraph:
     """Return the graph with these copies at a rate in bytes per ns."""
     graph, names = with_words(graph, *_NAMES)
-    ranks = sorted({one.rank for one in copies})
+    ranks = sorted({copy.rank for copy in copies})
     lanes: list[Index] = []
     for name in _NAMES:
         graph, own = with_lanes(graph, np.array(ranks), LaneKind.STREAM, name)
