@@ -45,6 +45,15 @@ def test_the_runs_own_sizes_tell_latency():
     assert found.graph.meetings.transfer.tolist() == pytest.approx(wanted, rel=0.01)
 
 
+@pytest.mark.parametrize("op", ["gather", "scatter", "reduce", "broadcast", "all_to_all"])
+def test_collectives_with_a_root_are_timed_again(op):
+    sizes = (1_000, 10_000, 100_000, 1_000_000)
+    made = job(*(M(5_000 + size, op=op, size=size) for size in sizes))
+    found = BANDWIDTH.apply(made, "2x", Facts(times=None, backend="gloo"))
+    wanted = [5_000 + size // 2 for size in sizes]
+    assert found.graph.meetings.transfer.tolist() == pytest.approx(wanted, rel=0.01)
+
+
 def test_one_size_is_bandwidth_with_doubt_and_no_latency():
     made = job(M(100_000, size=1_000_000), M(100_000, size=1_000_000))
     found = BANDWIDTH.apply(made, "2x", Facts(times=None, backend="nccl"))
