@@ -165,6 +165,10 @@ class _Call:
     peer: int | None
 
 
+def _has_size(call: _Call | None) -> bool:
+    return call is not None and call.size is not None
+
+
 def _match_meetings(
     run: Run, graph: TaskGraph, words: _Words, late: Index, agreed: dict[int, Hashable]
 ) -> tuple[Tasks, TaskMeetings]:
@@ -184,7 +188,9 @@ def _match_meetings(
     place[order] = np.arange(order.size, dtype=np.int32)
     of_task = np.full(len(graph.tasks), NONE, np.int32)
     of_task[rows] = place[meeting]
-    facts = dict(zip(of_row, zip(keys, calls, strict=True), strict=True))
+    # Of the members of a scatter only the root records a size.
+    sized = sorted(range(len(calls)), key=lambda at: _has_size(calls[at]))
+    facts = {of_row[at]: (keys[at], calls[at]) for at in sized}
     hosts = dict(run.rows("select rank, host from ranks"))
     described = zip(
         *(_collect_meeting_facts(*facts[i], int(attended[i]), (words, hosts)) for i in order.tolist()), strict=True
