@@ -58,7 +58,8 @@ def has_passes(graph: TaskGraph) -> bool:
 
 def pipeline(graph: TaskGraph) -> Pipeline:
     """Read the pipeline from the graph. Raise `NotApplicable` if the graph has no pipeline with recognised passes."""
-    if graph.word(WEIGHTS) != NONE:
+    weights = graph.word(WEIGHTS)
+    if weights != NONE and (graph.tasks.name == weights).any():
         raise NotApplicable("the schedule cuts backward passes in two, so its passes cannot be rearranged")
     places = {code: place for code, word in enumerate(graph.words) if (place := _PLACE.fullmatch(word))}
     tasks = graph.tasks
