@@ -165,14 +165,22 @@ class TrainingRun:
         step: Numbers = (),
         limit: int = 20,
         overlap: bool = False,
+        topology: Path | str | None = None,
         progress: Progress | None = None,
     ) -> Result:
-        """Return calls, sizes and bandwidth of the communication; with `overlap` what runs at the same time."""
+        """Return calls, sizes and bandwidth of the communication; with `overlap` what runs at the same time.
+
+        NCCL's choices in ingested logs are compared with its model for the `topology`, a name or a file.
+        """
         from lostflops.explain.analyze.comm import comm
         from lostflops.explain.analyze.overlap import overlap as show_overlap
+        from lostflops.predict.costs.topology import read_topology
 
         part: dict[str, Any] = {"window": _window(window), "ranks": rank, "steps": step, "progress": progress}
-        return show_overlap(self.stored, **part) if overlap else comm(self.stored, **part, limit=limit)
+        if overlap:
+            return show_overlap(self.stored, **part)
+        described = None if topology is None else read_topology(topology)
+        return comm(self.stored, **part, limit=limit, topology=described)
 
     def ranks(
         self,

@@ -29,7 +29,7 @@ from lostflops.predict.whatif import predictions
 from lostflops.store.seals import seal
 from lostflops.testing import SyntheticCluster
 from lostflops.testing.store_run import store
-from tests import made_captures
+from tests import made_captures, made_nccl_log
 from tests.fuzz.exports import export
 from tests.made_allocator import MB, Allocator, frame
 
@@ -335,6 +335,23 @@ def schedules() -> list[bytes]:
     ]
 
 
+def nccl_info_logs() -> list[bytes]:
+    """Merged logs of several versions of NCCL: starts, connections, calls and choices."""
+    split = "ncclCommSplit comm 0xc0 rank 0 nranks 2 cudaDev 0 nvmlDev 0 busId 1 parent 0xa000 splitCount 1 color 7 "
+    said = (
+        "NET/IB : Using [0]mlx5_0:1/RoCE [RO]; OOB eth0:10.0.0.1<0>",
+        "NCCL_PROTO set by environment to simple",
+        "AllReduce: opCount 3 sendbuff 0x7 recvbuff 0x8 count 256 datatype 7 op 0 root 0 comm 0xa000 [nranks=4] stream 0",
+        "1024 Bytes -> Algo 1 proto 0 time 9.0",
+        "AllGather: 4096 Bytes -> Algo RING proto LL128 channel{Lo..Hi}={0..1}",
+        split + "key 0- Init START",
+        "Channel 00/1 : 0[0] -> 1[1] via SHM/direct/direct comm 0xa000 nRanks 04",
+        "comm 0xa000 rank 0 nranks 4 cudaDev 0 busId 10000 - Destroy COMPLETE",
+    )
+    more = [f"{made_nccl_log.prefix(0, 4, 2)} {line}" for line in said]
+    return [made_nccl_log.log(4, hosts=2, more=more).encode(), made_nccl_log.log(across="NET/Socket/0").encode()]
+
+
 # Files about clusters, models and predictions.
 
 
@@ -435,4 +452,14 @@ def manifests() -> list[bytes]:
 
 
 def whole() -> list[bytes]:
-    return [*kineto(), *flight(), export(), *captures(), *allocator(), *op_trace(), *reduced(), schedules()[0]]
+    return [
+        *kineto(),
+        *flight(),
+        export(),
+        *captures(),
+        *allocator(),
+        *op_trace(),
+        *reduced(),
+        schedules()[0],
+        nccl_info_logs()[0],
+    ]

@@ -382,6 +382,12 @@ TARGETS: Final[dict[str, Target]] = {
         mutate=mutations.log_lines,
         covers=("predict.costs.nccl_tests",),
     ),
+    "nccl_log": Target(
+        check=_reader("nccl_log", "job.out"),
+        seeds=seeds.nccl_info_logs,
+        mutate=mutations.log_lines,
+        covers=("ingest.formats.nccl_log",),
+    ),
     "topology": Target(
         check=check_topology,
         seeds=seeds.topologies,

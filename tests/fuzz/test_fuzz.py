@@ -47,7 +47,7 @@ def test_every_format_is_answered(name: str) -> None:
 def test_every_reader_is_a_target_and_reads_its_seeds() -> None:
     names = {"_dump_0": seeds.flight(), "rank-00000.capture": seeds.captures(), "rank0.sqlite": seeds.nsys()}
     names |= {"snapshot_rank0.pickle": seeds.allocator(), "ops.parquet": seeds.op_trace()}
-    names |= {"pp_rank_0.json": seeds.schedules()[:1]}
+    names |= {"pp_rank_0.json": seeds.schedules()[:1], "job.out": seeds.nccl_info_logs()}
     read = {reader for file, made in names.items() for reader in READERS if check_reader(made[0], reader, file).puts}
     read |= {"kineto"} if all(check_kineto(data).puts for data in seeds.kineto()) else set()
     assert read == set(READERS)

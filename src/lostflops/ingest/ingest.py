@@ -25,10 +25,19 @@ from lostflops.ingest.find.captures import (
     of_older_attempts,
 )
 from lostflops.ingest.find.jobs import refuse_several_jobs
-from lostflops.ingest.find.sources import OLDER_WINDOW, Owners, find_sources, place, refuse_conflict, settle_ranks
+from lostflops.ingest.find.sources import (
+    OLDER_LOG,
+    OLDER_WINDOW,
+    Owners,
+    find_sources,
+    place,
+    refuse_conflict,
+    settle_ranks,
+)
 from lostflops.ingest.find.trace_file import TraceFile, state_of
 from lostflops.ingest.formats.capture import reader as capture
 from lostflops.ingest.formats.kineto import reader as kineto
+from lostflops.ingest.formats.nccl_log import reader as nccl_log
 from lostflops.ingest.join.agreed_steps import drop_disagreed_steps
 from lostflops.ingest.join.alignment import align_ranks, hosts_of
 from lostflops.ingest.join.captures import attempts_of_traces, drop_known_groups, number_attempts
@@ -144,12 +153,15 @@ def _ingest(
         skipped += [(one.address, str(refused[one.address])) for one in found if one.address in refused]
         found = [one for one in found if one.address not in refused]
         refuse_several_jobs(found, sources)
-        old = _without_superseded(run.manifest, found, {path for path, why in skipped if why == OLDER_WINDOW})
+        old = _without_superseded(
+            run.manifest, found, {path for path, why in skipped if why in {OLDER_WINDOW, OLDER_LOG}}
+        )
         unchanged, fresh = _split_unchanged(found, old, before)
         moved = {str(source.path) for source in fresh if source.claim.rank is None}
         here = [source for source in fresh if source.listed is None]
         objects = [source for source in fresh if source.listed is not None]
-        fresh = settle_ranks(here, {source.rank for source in old.sources if source.path not in moved}) + objects
+        taken = {source.rank for source in old.sources if source.path not in moved and source.format != nccl_log.NAME}
+        fresh = settle_ranks(here, taken) + objects
         _refuse_known_conflicts(fresh, unchanged, old, replace)
         outcomes = Rounds(run, old, spread, Meter(fresh, progress, began)).carry_out(fresh)
         read = [source for outcome in outcomes for source in outcome.sources]

@@ -305,6 +305,63 @@ FLIGHT = TableSchema(
     ),
 )
 
+NCCL_COMMS = TableSchema(
+    "nccl_comms",
+    "Communicators in logs of NCCL (`NCCL_DEBUG=INFO`): one row per rank and communicator.",
+    (
+        _RANK,
+        Column(
+            "comm",
+            "VARCHAR",
+            "Name of the communicator, the same on all its ranks: its commId, or its parent's with split and color.",
+        ),
+        Column("comm_rank", "INTEGER", "Rank within the communicator."),
+        Column("size", "INTEGER", "Ranks of the communicator."),
+        Column("host", "VARCHAR", "Host of the process."),
+        Column("process", "BIGINT", "Process id."),
+        Column("device_index", "INTEGER", "CUDA index of the device in the process."),
+        Column("bus", "VARCHAR", "PCI address of the device, in hexadecimal."),
+        Column("is_complete", "BOOLEAN", "Whether NCCL logged the end of its start."),
+        Column("channels", "INTEGER", "Channels for collectives; null if not logged."),
+        Column("nvls_channels", "INTEGER", "Channels for NVLink SHARP; 0 if it is not used."),
+        Column("rings", "INTEGER", "Rings; only rank 0 of the communicator logs them."),
+        Column("version", "VARCHAR", "Version of NCCL."),
+        Column("network", "VARCHAR", "Network that NCCL chose, e.g. `IB`, `Socket`, `AWS Libfabric`."),
+        Column("settings", "VARCHAR", "Variables of NCCL in the environment, e.g. `NCCL_PROTO=simple`."),
+        Column("adapters", "VARCHAR", "Adapters of InfiniBand or RoCE that NCCL found; empty if it found none."),
+    ),
+)
+
+NCCL_LINKS = TableSchema(
+    "nccl_links",
+    "Connections between ranks in logs of NCCL: one row per rank, direction and transport.",
+    (
+        _RANK,
+        Column("comm", "VARCHAR", "Communicator; see `nccl_comms`."),
+        Column("sender", "INTEGER", "Sender, by its rank in the communicator."),
+        Column("receiver", "INTEGER", "Receiver, by its rank in the communicator."),
+        Column("transport", "VARCHAR", "As logged, without the adapter's number, e.g. `P2P/IPC`, `NET/IB/GDRDMA`."),
+        Column("channels", "INTEGER", "Connections of this kind."),
+    ),
+)
+
+NCCL_CHOICES = TableSchema(
+    "nccl_choices",
+    "Algorithms that NCCL chose, in logs with `NCCL_DEBUG_SUBSYS=TUNING`.",
+    (
+        _RANK,
+        Column("comm", "VARCHAR", "Communicator; null if the log does not show which."),
+        Column("op", "VARCHAR", "Operation, named as in `collectives`; null if not logged."),
+        Column("bytes", "BIGINT", "Size: the whole tensor, gathered or not yet scattered.", "bytes"),
+        Column(
+            "algorithm", "VARCHAR", "`ring`, `tree`, `collnet_direct`, `collnet_chain`, `nvls`, `nvls_tree` or `pat`."
+        ),
+        Column("protocol", "VARCHAR", "`LL`, `LL128` or `Simple`."),
+        Column("channels", "INTEGER", "Channels of the call; null if not logged."),
+        Column("count", "BIGINT", "Calls."),
+    ),
+)
+
 PASSES = TableSchema(
     "passes",
     "Forward and backward passes of microbatches, for formats that record them.",
@@ -780,6 +837,9 @@ TABLES: tuple[TableSchema, ...] = (
     ALLOCATOR_BLOCKS,
     LINKS,
     FLIGHT,
+    NCCL_COMMS,
+    NCCL_LINKS,
+    NCCL_CHOICES,
     PASSES,
     CLOCKS,
     ARRIVALS,

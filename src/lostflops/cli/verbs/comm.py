@@ -21,18 +21,34 @@ def comm(
     overlapping: Annotated[
         bool, typer.Option("--overlap", help="Show how compute, communication and copies overlap.")
     ] = False,
+    topology: Annotated[
+        str | None,
+        typer.Option(
+            "--topology",
+            metavar="NAME",
+            help="Cluster, to compare what NCCL chose with its model: a file, or a name such as dgx-h100.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show communication: calls, sizes, bandwidth.
 
     By process group: time, and how much of it compute hid. By operation, group, dtype and size: number of calls, time
-    waiting for late ranks, transfer time, and bandwidth of the transfer.
+    waiting for late ranks, transfer time, and bandwidth of the transfer. If a log of NCCL was ingested: transports,
+    slow connections, and what NCCL chose.
     """
     from lostflops.cli.scope import open_run
 
     with open_run(run) as opened, rank_bar() as progress:
         result = opened.comm(
-            window=window, rank=rank or (), step=step or (), limit=limit, overlap=overlapping, progress=progress
+            window=window,
+            rank=rank or (),
+            step=step or (),
+            limit=limit,
+            overlap=overlapping,
+            topology=topology,
+            progress=progress,
         )
     show(replace(result, next_command=command("comm" if overlapping else "ranks", run)), as_json)
 

@@ -2,17 +2,20 @@
 
 The time of a collective on a rank includes its wait for the others. The transfer starts when the last recorded rank has
 arrived, and bandwidths are computed from transfers only. algbw is size / time, with the size of the gathered tensor for
-all-gather and of the input for reduce-scatter; busbw scales it to the bytes that cross a link.
+all-gather and of the input for reduce-scatter; busbw scales it to the bytes that cross a link. If logs of NCCL were
+ingested, its communicators, transports and choices are held against the links of the machine and NCCL's own model.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import astuple
 from typing import TYPE_CHECKING, Any, Final
 
 from lostflops.account.align import transfer_times
 from lostflops.account.align.answers import clock_notes, clock_of
+from lostflops.account.align.communicators import communicator_shapes, transport_faults
 from lostflops.account.align.expert_capacity import capacity_notes
 from lostflops.account.align.transfer_times import transfers
 from lostflops.account.blame.judgement import within
@@ -27,9 +30,11 @@ from lostflops.account.ledger.record import UNKNOWN_GROUP
 from lostflops.account.ledger.scope import scope
 from lostflops.core.results import Field, Result, Table
 from lostflops.core.units import format_ns, format_share, pluralise
+from lostflops.predict.costs.nccl_choices import ComparedChoice, compare_choices, topology_of
 
 if TYPE_CHECKING:
     from lostflops.account.ledger.windows import WindowKind
+    from lostflops.predict.costs.topology import NetworkTopology
     from lostflops.store.run import Run
 
 
@@ -76,6 +81,7 @@ def comm(
     ranks: Sequence[int] = (),
     steps: Sequence[int] = (),
     limit: int = MOST_ROWS,
+    topology: NetworkTopology | None = None,
     progress: Progress | None = None,
 ) -> Result:
     asked = scope(run, window, ranks, steps)
@@ -95,19 +101,30 @@ def comm(
     tables = _groups(groups), _collectives(rows, links, limit)
     moved = transfers(run, within(asked), ranks)
     pictures = transfer_times.plot(moved), transfer_times.table(moved)
-    shown = (*(tables if rows or total.comm else ()), *(pictures if moved else ()))
+    choices = compare_choices(run, topology or topology_of(run))
+    logged = (
+        _logged_communicators(run),
+        _logged_faults(run, topology or topology_of(run)),
+        _logged_choices(choices, limit),
+    )
+    shown = (
+        *(tables if rows or total.comm else ()),
+        *(pictures if moved else ()),
+        *(table for table in logged if table.rows),
+    )
     return Result(
         name="comm",
         title="Communication",
         verdict=_verdict(total, wall, waited, rows),
         blocks=shown,
-        more=(clock, *(block for block in (*tables, *pictures) if block not in shown)),
+        more=(clock, *(block for block in (*tables, *pictures, *logged) if block not in shown)),
         notes=(
             *_notes(rows),
             *([GUESSED] if guessed and rows else []),
             *([] if moved or not rows else [NO_TRANSFERS]),
             *(capacity_notes(run) if rows else ()),
             *(clock_notes(run, clock) if rows else ()),
+            *_choice_notes(choices),
         ),
     )
 
@@ -195,6 +212,74 @@ def _collectives(found: Sequence[tuple[Any, ...]], links: Mapping[str, float], l
         Field("link_share", "share", "of link", shown=bool(links)),
     )
     return Table("collectives", "By operation, group, dtype and size", fields, tuple(rows), most_shown=limit)
+
+
+def _logged_communicators(run: Run) -> Table:
+    fields = (
+        Field("communicators", "count"),
+        Field("size", "count", "ranks"),
+        Field("hosts", "count"),
+        Field("first_rank", shown=False),
+        Field("last_rank", shown=False),
+        Field("logged", "count", shown=False),
+        Field("channels", "count"),
+        Field("rings", "count"),
+        Field("nvls_channels", "count", "NVLS"),
+        Field("inside", label="inside a host"),
+        Field("across", label="across hosts"),
+        Field("network", shown=False),
+        Field("version", label="NCCL"),
+    )
+    rows = tuple(astuple(shape) for shape in communicator_shapes(run))
+    return Table("nccl_communicators", "NCCL's communicators, by its logs", fields, rows, most_shown=MOST_ROWS)
+
+
+def _logged_faults(run: Run, topology: NetworkTopology | None) -> Table:
+    found = transport_faults(run, is_nvlink=topology is not None and topology.link == "nvlink")
+    fields = Field("what", label="problem"), Field("where"), Field("fix", label="what to do")
+    return Table("nccl_faults", "Connections slower than they could be", fields, tuple(astuple(one) for one in found))
+
+
+def _logged_choices(choices: Sequence[ComparedChoice], limit: int) -> Table:
+    fields = (
+        Field("op"),
+        Field("bytes", "bytes", "size"),
+        Field("group_size", "count", "ranks"),
+        Field("hosts", "count"),
+        Field("count", "count", "calls"),
+        Field("algorithm", label="NCCL chose"),
+        Field("protocol"),
+        Field("channels", "count"),
+        Field("available_channels", "count", shown=False),
+        Field("model_algorithm", label="model"),
+        Field("model_protocol", label="protocol"),
+        Field("slower", "share", "slower by"),
+    )
+    rows = tuple(
+        (
+            *(one.op, one.size, one.ranks, one.hosts, one.calls, one.algorithm, one.protocol, one.channels),
+            one.available,
+            *((one.expected.algorithm, one.expected.protocol) if one.expected else (None, None)),
+            None if one.slowdown is None else one.slowdown - 1,
+        )
+        for one in choices
+    )
+    return Table("nccl_choices", "What NCCL chose, and what its model would choose", fields, rows, most_shown=limit)
+
+
+def _choice_notes(choices: Sequence[ComparedChoice]) -> Iterator[str]:
+    calls = sum(one.calls for one in choices)
+    if other := sum(one.calls for one in choices if one.is_other):
+        yield (
+            f"NCCL chose otherwise than its model in {other:,} of {pluralise(calls, 'call')}: `slower by` compares "
+            "the times of both choices, by the model."
+        )
+    reasons: dict[str, int] = defaultdict(int)
+    for one in choices:
+        if one.reason:
+            reasons[one.reason] += one.calls
+    for reason, count in reasons.items():
+        yield f"{pluralise(count, 'call')} not compared with the model: {reason}."
 
 
 def _rate(sent: int | None, count: int, ns: int) -> float | None:

@@ -5,7 +5,7 @@ verdict). The judgement comes from table `stats`:
 
 | observation | usable above | poor above | share of |
 |---|---|---|---|
-| no timed events and no timed steps, only a Flight Recorder dump or a capture | any | | |
+| no timed events and no timed steps, only a Flight Recorder dump, a log of NCCL or a capture | any | | |
 | no timed events otherwise | | any | |
 | `bytes_unread` | 0 | 50% | the file's bytes (unknown for a `.gz`, which is never poor) |
 | `events_out_of_window` | 0 | | |
@@ -18,6 +18,7 @@ verdict). The judgement comes from table `stats`:
 | `shapes_dropped`, `comms_without_kernel` | never | | do not affect times |
 | `flight_entries_malformed`, `flight_fields_unreadable` | 0 | | |
 | `flight_fields_missing`, `flight_groups_unknown` | never | | older recorders and gloo never write them |
+| anything about a log of NCCL | never | | does not affect times |
 | `torn_frames` of a capture | 0 | | |
 | `ring_entries_lost`, `enqueues_without_group` of a capture | 5% | | enqueued collectives, including lost ones |
 | `samples_without_stack`, `device_times_without_step` of a capture | never | | |
@@ -65,6 +66,13 @@ _BY_NAME = {
     "flight_fields_unreadable": _ANY,
     "flight_fields_missing": (_NEVER, _NEVER),
     "flight_groups_unknown": (_NEVER, _NEVER),
+    **dict.fromkeys(
+        (
+            *("nccl_lines_unreadable", "nccl_links_ambiguous", "nccl_choices_ambiguous"),
+            *("nccl_facts_dropped", "nccl_log_damaged"),
+        ),
+        (_NEVER, _NEVER),
+    ),
     "torn_frames": _ANY,
     "ring_entries_lost": (0.05, _NEVER),
     "enqueues_without_group": (0.05, _NEVER),
@@ -132,7 +140,7 @@ _QUERY = f"""
     ),
     untimed as (
         select rank, 'no_timed_events' as what, 0 as n, 1.0 as share,
-               if(regexp_full_match(formats, '(flight_recorder|capture|,)+'), 1, 2) as level
+               if(regexp_full_match(formats, '(flight_recorder|nccl_log|capture|,)+'), 1, 2) as level
         from ranks where events = 0 and rank not in (select rank from timings)
     ),
     verdicts as (

@@ -24,10 +24,12 @@ from lostflops.ingest.find.trace_file import NO_TRACE, UNRECOGNISED, TraceFile
 from lostflops.ingest.formats import READERS
 from lostflops.ingest.formats.capture import reader as capture
 from lostflops.ingest.formats.kineto import reader as kineto
+from lostflops.ingest.formats.nccl_log import reader as nccl_log
 from lostflops.store.manifest import Source, is_run
 from lostflops.store.places import Address, Place, remote
 
 _HEAD = 64 << 10
+OLDER_LOG = "a newer log of NCCL has ranks of this one; name the logs to ingest if both are needed"
 OLDER_WINDOW = f"its rank has {MOST_WINDOWS} newer windows, and a run uses at most {MOST_WINDOWS} from a folder"
 
 
@@ -47,7 +49,7 @@ def find_sources(
         path = candidate.path
         source = before.get(str(path))
         if source is not None and candidate.is_unchanged(source):
-            claim = RankClaim(source.rank, source.rank_source)
+            claim = _known_claim(source, known_sources)
             found.append(replace(candidate, format=source.format, claim=claim))
         elif isinstance(path, Address):  # whoever fetches it will see
             found.append(candidate)
@@ -67,9 +69,17 @@ def find_sources(
         raise UsageError(
             f"no traces found in {', '.join(map(str, arguments))}. Give trace files, or a folder with traces."
         )
-    older = _older_windows(found)
-    skipped += [(str(one.path), OLDER_WINDOW) for one in older]
+    older = dict.fromkeys(_older_windows(found), OLDER_WINDOW) | dict.fromkeys(_older_logs(found), OLDER_LOG)
+    skipped += [(str(one.path), reason) for one, reason in older.items()]
     return sorted((one for one in found if one not in older), key=_by_path), skipped
+
+
+def _known_claim(source: Source, known_sources: Sequence[Source]) -> RankClaim:
+    """Return the ranks of a file that was read before."""
+    if source.format != nccl_log.NAME:
+        return RankClaim(source.rank, source.rank_source)
+    ranks = [one.rank for one in known_sources if one.path == source.path]
+    return RankClaim(min(ranks), source.rank_source, max(ranks) - min(ranks) + 1)
 
 
 def _inspect(path: Path) -> TraceFile | SourceError | str:
@@ -98,6 +108,23 @@ def _older_windows(found: Sequence[TraceFile]) -> list[TraceFile]:
             windows.setdefault(whose, []).append(one)
     newest_first = (sorted(own, key=lambda one: one.modified_ns, reverse=True) for own in windows.values())
     return [one for own in newest_first for one in own[MOST_WINDOWS:]]
+
+
+def _older_logs(found: Sequence[TraceFile]) -> list[TraceFile]:
+    """Return the logs of NCCL in folders that may have a rank of a newer one or of one that is named.
+
+    A folder of logs often has those of earlier attempts, and the same lines by rank and merged.
+    """
+    taken: list[range] = []
+    older = []
+    logs = [one for one in found if one.format == nccl_log.NAME and one.claim.rank is not None]
+    for one in sorted(logs, key=lambda one: (one.is_named, one.modified_ns), reverse=True):
+        ranks = range(one.claim.rank or 0, (one.claim.rank or 0) + one.claim.ranks)
+        if not one.is_named and any(ranks.start < other.stop and other.start < ranks.stop for other in taken):
+            older.append(one)
+        else:
+            taken.append(ranks)
+    return older
 
 
 def _by_path(found: TraceFile) -> tuple[bool, tuple[str, ...]]:
@@ -162,10 +189,18 @@ def _files_below(folder: Path) -> Iterator[Path]:
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(files):
             path = Path(parent, name)
-            if path.suffix in NO_TRACE or name.startswith(".") or is_collectors(path):
+            if name.startswith(".") or is_collectors(path):
                 continue
-            if path.is_file():
+            if (path.suffix not in NO_TRACE or _is_nccl_log(path)) and path.is_file():
                 yield path.resolve()
+
+
+def _is_nccl_log(path: Path) -> bool:
+    """Return whether a file in a folder is a log of NCCL; other logs and texts are not mentioned."""
+    try:
+        return path.suffix in nccl_log.LOGS and path.is_file() and nccl_log.recognises(b"", path)
+    except OSError:
+        return False
 
 
 def recognise_format(path: Path) -> str | None:
@@ -178,7 +213,9 @@ def settle_ranks(found: Sequence[TraceFile], taken: set[int]) -> list[TraceFile]
 
     All files of one process get the same rank.
     """
-    used = taken | {source.claim.rank for source in found if source.claim.rank is not None}
+    used = taken | {
+        source.claim.rank for source in found if source.claim.rank is not None and source.format != nccl_log.NAME
+    }
     by_process = {process: one.claim.rank for one in found if (process := _process(one)) and one.claim.rank is not None}
     settled: list[TraceFile] = []
     for source in found:

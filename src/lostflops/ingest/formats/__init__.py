@@ -8,8 +8,9 @@ from lostflops.ingest.formats.allocator import reader as allocator_snapshot
 from lostflops.ingest.formats.capture import reader as capture
 from lostflops.ingest.formats.flight_recorder import reader as flight_recorder
 from lostflops.ingest.formats.kineto import reader as kineto
+from lostflops.ingest.formats.nccl_log import reader as nccl_log
 from lostflops.ingest.formats.nsys import reader as nsys
 from lostflops.ingest.formats.op_trace import reader as op_trace
 
-_ALL: Final = (allocator_snapshot, capture, flight_recorder, kineto, nsys, op_trace, pipeline_schedule)
+_ALL: Final = (allocator_snapshot, capture, flight_recorder, kineto, nccl_log, nsys, op_trace, pipeline_schedule)
 READERS: Final[dict[str, Reader]] = {reader.NAME: cast("Reader", reader) for reader in _ALL}

@@ -1,0 +1,1 @@
+"""Logs of NCCL (`NCCL_DEBUG=INFO`)."""
