@@ -341,7 +341,7 @@ def nccl_info_logs() -> list[bytes]:
     said = (
         "NET/IB : Using [0]mlx5_0:1/RoCE [RO]; OOB eth0:10.0.0.1<0>",
         "NCCL_PROTO set by environment to simple",
-        "AllReduce: opCount 3 sendbuff 0x7 recvbuff 0x8 count 256 datatype 7 op 0 root 0 comm 0xa000 [nranks=4] stream 0",
+        "AllReduce: opCount 3 sendbuff 7 recvbuff 8 count 256 datatype 7 op 0 root 0 comm 0xa000 [nranks=4] stream 0",
         "1024 Bytes -> Algo 1 proto 0 time 9.0",
         "AllGather: 4096 Bytes -> Algo RING proto LL128 channel{Lo..Hi}={0..1}",
         split + "key 0- Init START",
