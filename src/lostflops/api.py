@@ -571,8 +571,23 @@ def verify(run: Place, *, progress: Progress | None = None) -> Result:
     return compare_with_checksums(run, progress)
 
 
-def doctor(run: Place | None = None, *, python: str | None = None) -> Result:
-    """Return what can be measured on this machine, and what the collector of a run could not measure."""
+def doctor(
+    run: Place | None = None,
+    *,
+    python: str | None = None,
+    cluster: bool = False,
+    seconds: float = 60,
+    device: str | None = None,
+    topology: Place | None = None,
+) -> Result:
+    """Return what can be measured on this machine, and what the collector of a run could not measure.
+
+    With `cluster`, measure all ranks of the job that this process is a rank of, and return whether they are healthy:
+    every rank calls it, before its own process group exists, and every rank gets the result. Then `run` is the folder
+    that the job writes to. With a `topology`, collectives are compared with NCCL's model.
+    """
+    if cluster:
+        return _doctor_cluster(Path(run or ""), seconds, device, topology)
     import os
     import sys
 
@@ -588,6 +603,31 @@ def doctor(run: Place | None = None, *, python: str | None = None) -> Result:
     if run is not None and (Path(run) / FOLDER).is_dir():
         checks += capture_checks(Path(run) / FOLDER)
     return result(checks)
+
+
+def _doctor_cluster(folder: Path, seconds: float, device: str | None, topology: Place | None) -> Result:
+    import os
+    from dataclasses import asdict
+    from importlib.util import find_spec
+
+    from lostflops.core.errors import UsageError
+    from lostflops.doctor.cluster_checks import cluster_checks, read_ranks
+    from lostflops.doctor.cluster_result import cluster_result
+    from lostflops.doctor.probes import disk
+    from lostflops.predict.costs.nccl import slowest_expected
+    from lostflops.predict.costs.topology import read_topology
+
+    if find_spec("torch") is None:
+        raise UsageError("torch is not installed for this Python; start the ranks with the Python of the job.")
+    from lostflops.collect.calibrate.health import examine
+
+    described = None if topology is None else read_topology(topology)
+    health = examine(os.environ, device, seconds, {"disk": asdict(disk(folder))})
+    limits = {}
+    if described is not None and health.ranks[0]["nccl"] is not None:
+        limits = slowest_expected(health.collectives, described)
+    checks = cluster_checks(health.ranks, health.collectives, limits)
+    return cluster_result(checks, read_ranks(health.ranks), health.notes)
 
 
 def estimate(

@@ -78,7 +78,7 @@ FLAGS = {
     "steps": {"RUN", "--rank", "--step", "--json"},
     "ingest": {"SRC", "--out", "-o", "--workers", "--replace", "--engine", "--json"},
     "snap": {"RUN", "--steps", "--ranks", "--timeout", "--json"},
-    "doctor": {"RUN", "--python", "--json"},
+    "doctor": {"RUN", "--python", "--cluster", "--seconds", "--device", "--topology", "--json"},
     "watch": {"RUN", "--once", "--interval", "--last", "--wait", "--patience", "--json"}
     | {"--model-flops", "--peak-tflops", "--dtype", "--prometheus", "--otlp", "--otel"},
     "sql": {"RUN", "QUERY", "--format", "--limit", "--json"},

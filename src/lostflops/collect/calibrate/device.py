@@ -80,15 +80,15 @@ def roofline(job: CalibrationJob, seconds: float, said: Callable[[str], None]) -
 def probes(device: Any) -> Iterator[Probe]:
     is_cpu = device.type == "cpu"
     yield Probe("launches", {"kind": "small op"}, lambda: torch.zeros(1, device=device).neg_)
-    yield from _memory(device, _CPU_BYTES if is_cpu else _DEVICE_BYTES)
+    yield from memory_probes(device, _CPU_BYTES if is_cpu else _DEVICE_BYTES)
     if not is_cpu:
         yield from _copies(device)
     for shape in _CPU_SHAPES if is_cpu else _DEVICE_SHAPES:
         for dtype in _CPU_DTYPES if is_cpu else _DEVICE_DTYPES:
-            yield _matmul(device, dtype, shape)
+            yield product_probe(device, dtype, shape)
 
 
-def _matmul(device: Any, dtype: str, shape: tuple[int, int, int]) -> Probe:
+def product_probe(device: Any, dtype: str, shape: tuple[int, int, int]) -> Probe:
     m, n, k = shape
 
     def make() -> Action:
@@ -101,7 +101,7 @@ def _matmul(device: Any, dtype: str, shape: tuple[int, int, int]) -> Probe:
     return Probe("matmuls", {"dtype": dtype, "m": m, "n": n, "k": k}, make, dtype, 2 * m * n * k)
 
 
-def _memory(device: Any, size: int) -> Iterator[Probe]:
+def memory_probes(device: Any, size: int) -> Iterator[Probe]:
     def vectors(count: int) -> list[Any]:
         return [torch.ones(size // 4, device=device) for _ in range(count)]
 

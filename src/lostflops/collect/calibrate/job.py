@@ -63,17 +63,21 @@ class CalibrationJob:
         return everyone
 
 
-def join(environment: Mapping[str, str], kind: str | None, seconds: float) -> CalibrationJob:
-    """Take part in the job that a launcher started, or run alone."""
+def join(environment: Mapping[str, str], kind: str | None, seconds: float, store: Any = None) -> CalibrationJob:
+    """Take part in the job that a launcher started, or run alone; with a `store`, wait no longer than `seconds`."""
     found = read_launcher(environment)
     world, local = int(found.get("WORLD_SIZE", "1")), int(found.get("LOCAL_RANK", "0"))
-    device = _device(kind, local)
+    device = choose_device(kind, local)
     if world == 1:
         return CalibrationJob(0, 1, device, None, None)
     os.environ.update(found)
-    timeout = timedelta(seconds=max(_LEAST_TIMEOUT, seconds))
+    timeout = timedelta(seconds=max(_LEAST_TIMEOUT, seconds) if store is None else seconds)
     backend = "gloo" if device.type == "cpu" else dist.get_default_backend_for_device(device)
-    dist.init_process_group(backend, timeout=timeout)
+    if store is None:
+        dist.init_process_group(backend, timeout=timeout)
+    else:
+        rank = int(found["RANK"])
+        dist.init_process_group(backend, store=store, rank=rank, world_size=world, timeout=timeout)
     control = dist.new_group(backend="gloo", timeout=timeout)
     return CalibrationJob(dist.get_rank(), world, device, backend, control)
 
@@ -103,7 +107,7 @@ def _master(environment: Mapping[str, str]) -> dict[str, str]:
     return {"MASTER_ADDR": address, "MASTER_PORT": port}
 
 
-def _device(kind: str | None, local: int) -> Any:
+def choose_device(kind: str | None, local: int) -> Any:
     if kind == "cpu":
         return torch.device("cpu")
     if not hasattr(torch, "accelerator"):

@@ -27,9 +27,9 @@ def facts(job: CalibrationJob, hosts: Sequence[tuple[int, ...]], described: Sequ
         "torch": torch.__version__,
         "python": platform.python_version(),
         "backend": job.backend,
-        "nccl": _nccl() if job.backend == "nccl" else None,
+        "nccl": nccl_version() if job.backend == "nccl" else None,
         "device": job.device.type,
-        "device_name": _device_name(job.device),
+        "device_name": device_name(job.device),
         "world_size": job.world,
         "hosts": [{**described[ranks[0]], "ranks": list(ranks)} for ranks in hosts],
     }
@@ -45,13 +45,13 @@ def write(document: dict[str, Any], path: Path) -> None:
         draft.unlink(missing_ok=True)
 
 
-def _nccl() -> str | None:
+def nccl_version() -> str | None:
     try:
         return ".".join(map(str, torch.cuda.nccl.version()))
     except (AttributeError, RuntimeError):
         return None
 
 
-def _device_name(device: Any) -> str | None:
+def device_name(device: Any) -> str | None:
     name = getattr(getattr(torch, device.type, None), "get_device_name", None)
     return str(name(device)) if name is not None else None

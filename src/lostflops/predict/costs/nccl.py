@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from lostflops.core.errors import UnknownCost
 from lostflops.predict.costs.times import CollectiveTime, CommGroup, Op
@@ -194,6 +195,17 @@ def nccl_times(op: Op, size: int, group: CommGroup, topology: NetworkTopology) -
             best[way.algorithm] = way
     found = [_time(op, size, way, group, topology) for way in best.values()]
     return tuple(sorted(found, key=lambda time: time.ns))
+
+
+def slowest_expected(rows: Sequence[Mapping[str, Any]], topology: NetworkTopology) -> dict[tuple[str, str], float]:
+    """Return the longest time in ns that the model expects of measured collectives, by operation and level; those that
+    it does not cover are left out."""
+    found = {}
+    for row in rows:
+        with suppress(UnknownCost):
+            times = nccl_times(row["op"], row["bytes"], CommGroup(row["ranks"], row["hosts"]), topology)
+            found[row["op"], row["level"]] = times[0].high
+    return found
 
 
 def crossovers(
