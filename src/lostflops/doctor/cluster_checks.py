@@ -22,8 +22,7 @@ _STATES: Final[tuple[ClusterState, ...]] = ("pass", "warn", "fail")
 SLOWER: Final = 0.05
 """Difference from peers from which SuperBench, by its default rule, calls a machine defective."""
 _LEAST_OF_PEAK: Final = 0.5
-"""No published measurement of a healthy device is below half of its peak: the lowest is 60% of MI300X in matrix
-products, 75% in copies."""
+"""Healthy devices reach more: the lowest in the table of the ML engineering book is 60%, of an MI300X."""
 _BROKEN: Final = 0.3
 """Half of the lowest published share: what a device does whose clocks are halved, as hardware slowdown does."""
 _CLOCK_STEP_NS: Final = 128_000_000
