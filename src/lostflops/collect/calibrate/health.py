@@ -40,6 +40,8 @@ _BATCH_NS: Final = 50_000_000
 """A batch is longer than the time for which a scheduler lets a process run undisturbed, so that even the fastest batch
 of a rank shows a competitor for its core."""
 _FEWEST_BATCHES, _MOST_BATCHES = 5, 200
+_LOOKS: Final = 10
+"""Single calls, of which the fastest sets the number of calls in a batch: others may have been interrupted."""
 _ROUNDS: Final = 3
 _FIRST_LOOK: Final = 256 << 10
 _TRANSFER_SECONDS: Final = 0.2
@@ -199,7 +201,8 @@ def _measure_probe(job: CalibrationJob, probe: Probe, seconds: float) -> dict[st
     action = probe.make()
     action()
     job.synchronize()
-    calls = max(_BATCH_NS // max(_time(action, job.synchronize, 1), 1), 1)
+    once = min(_time(action, job.synchronize, 1) for _ in range(_LOOKS))
+    calls = max(_BATCH_NS // max(once, 1), 1)
     until = time.monotonic() + seconds
     ns: list[int] = []
     while len(ns) < _FEWEST_BATCHES or (time.monotonic() < until and len(ns) < _MOST_BATCHES):
