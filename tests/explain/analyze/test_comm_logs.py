@@ -87,14 +87,23 @@ def test_fewer_channels_than_a_communicator_of_the_same_shape(tmp_path: Path) ->
     ]
 
 
+def test_multicast_that_the_switch_has_and_nccl_does_not_use(tmp_path: Path) -> None:
+    faults = ask(tmp_path, log(8, 2), topology=read_topology("dgx-h100"))["nccl_faults"]
+    assert [(row["what"], row["where"]) for row in faults] == [
+        ("no NVLink SHARP (NVLS), which the switch has", "1 communicator of 8 ranks, e.g. 0 to 7")
+    ]
+    assert ask(tmp_path, log(8, 2), topology=read_topology("dgx-a100"))["nccl_faults"] == []
+
+
 # Choices.
 
 
 def choices(topology: str | None, device: str | None = None, **choice: Any) -> dict[str, Any]:
     """Return what is said about one choice of a communicator of 8 ranks on one host, or of 16 on two."""
-    size = choice.pop("size", 8)
+    size, multicast = choice.pop("size", 8), {"nvls_channels": choice.pop("nvls_channels", None)}
     comms = [
         {"rank": rank, "comm": COMM_ID, "comm_rank": rank, "size": size, "host": f"h{rank // 8}", "bus": str(rank % 8)}
+        | multicast
         for rank in range(choice.pop("logged", size))
     ]
     made = {"rank": 0, "comm": COMM_ID, "op": "all_reduce", "bytes": 1 << 30, "protocol": "Simple", "count": 3} | choice
@@ -119,6 +128,12 @@ def test_a_tree_for_a_small_size_across_hosts_is_compared_by_the_model() -> None
     assert said["hosts"] == 2
     assert said["slower"] == pytest.approx(times[worst] / min(times.values()) - 1)
     assert any("otherwise than its model in 3 of 3 calls" in note for note in said["notes"])
+
+
+def test_multicast_is_not_expected_of_a_communicator_without_it() -> None:
+    with_it, without = (choices("dgx-h100", algorithm="ring", nvls_channels=channels) for channels in (16, 0))
+    assert (with_it["model_algorithm"], without["model_algorithm"]) == ("nvls", "ring")
+    assert without["slower"] == 0.0
 
 
 def test_recorded_devices_give_the_links_inside_a_host() -> None:

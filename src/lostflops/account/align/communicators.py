@@ -14,6 +14,10 @@ from lostflops.core.units import pluralise
 if TYPE_CHECKING:
     from lostflops.store.run import Run
 
+_MOST_FAULTS: Final = 20
+_FEWEST_MULTICAST: Final = 3
+"""Ranks on a host from which NCCL uses NVLink SHARP."""
+
 _SHAPES: Final = """
     with pairs as (
         select l.comm, if(s.host = r.host, 'inside', 'across') as place, l.transport
@@ -66,10 +70,16 @@ _FEWER: Final = """
     ), most as (select size, hosts, max(channels) as usual from comms group by size, hosts)
     select first_rank, last_rank, size, channels, usual from comms join most using (size, hosts)
     where channels < usual order by first_rank"""
+_NO_MULTICAST: Final = f"""
+    with comms as (
+        select comm, size, min(rank) as first_rank, max(rank) as last_rank from nccl_comms
+        group by comm, size
+        having max(nvls_channels) = 0 and count(*) = size and count(*) >= {_FEWEST_MULTICAST} * count(distinct host)
+    )
+    select count(*), size, min(first_rank), arg_min(last_rank, first_rank) from comms group by size order by 3"""
 _INCOMPLETE: Final = """
     select size, list(rank order by rank)[1:8], count(*) from nccl_comms where not is_complete
     group by comm, size order by 3 desc"""
-_MOST_FAULTS: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,13 +118,14 @@ def communicator_shapes(run: Run) -> tuple[CommunicatorShape, ...]:
     return tuple(CommunicatorShape(*row) for row in run.rows(_SHAPES))
 
 
-def transport_faults(run: Run, *, is_nvlink: bool) -> tuple[TransportFault, ...]:
-    """Return what is wrong with the transports, at most a few of each kind; `is_nvlink` if devices reach their peers in
-    the host over NVLink."""
+def transport_faults(run: Run, *, is_nvlink: bool, reduces: bool) -> tuple[TransportFault, ...]:
+    """Return what is wrong with the transports; `is_nvlink` if devices reach their peers in the host over NVLink, and
+    `reduces` if its switch can reduce (NVLink SHARP)."""
     found = [
         *_sockets(run),
         *_slow_inside(run, is_nvlink or bool(run.rows(_HAS_P2P)[0][0])),
         *_plain_adapters(run),
+        *(_unused_multicast(run) if reduces else ()),
         *_fewer_channels(run),
         *_incomplete(run),
     ]
@@ -153,6 +164,15 @@ def _plain_adapters(run: Run) -> Iterator[TransportFault]:
             "adapters without GPUDirect RDMA, which other connections use",
             _where(host, pairs, sender, receiver),
             "load nvidia_peermem (or use a driver with DMA-BUF), check NCCL_NET_GDR_LEVEL and PCIe ACS",
+        )
+
+
+def _unused_multicast(run: Run) -> Iterator[TransportFault]:
+    for count, size, first, last in run.rows(_NO_MULTICAST):
+        yield TransportFault(
+            "no NVLink SHARP (NVLS), which the switch has",
+            f"{pluralise(count, 'communicator')} of {size} ranks, e.g. {first} to {last}",
+            "check that Fabric Manager runs, that the driver supports multicast, and NCCL_NVLS_ENABLE",
         )
 
 

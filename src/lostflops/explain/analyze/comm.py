@@ -34,6 +34,7 @@ from lostflops.predict.costs.nccl_choices import ComparedChoice, compare_choices
 
 if TYPE_CHECKING:
     from lostflops.account.ledger.windows import WindowKind
+    from lostflops.predict.costs.nccl import Way
     from lostflops.predict.costs.topology import NetworkTopology
     from lostflops.store.run import Run
 
@@ -43,6 +44,7 @@ GUESSED: Final = (
     "Hosts were not recorded. All ranks have different device numbers, so we assume one host: `of link` is relative to "
     "the links inside it."
 )
+_ONLY_LOGGED: Final = "No communication was traced in this window; NCCL's logs show how its ranks are connected."
 NO_TRANSFERS: Final = "Latency and bandwidth are unknown: no call of known size was recorded on all of its ranks."
 
 _QUERY: Final = """
@@ -115,7 +117,7 @@ def comm(
     return Result(
         name="comm",
         title="Communication",
-        verdict=_verdict(total, wall, waited, rows),
+        verdict=_verdict(total, wall, waited, rows) if rows or total.comm or not logged[0].rows else _ONLY_LOGGED,
         blocks=shown,
         more=(clock, *(block for block in (*tables, *pictures, *logged) if block not in shown)),
         notes=(
@@ -216,26 +218,27 @@ def _collectives(found: Sequence[tuple[Any, ...]], links: Mapping[str, float], l
 
 def _logged_communicators(run: Run) -> Table:
     fields = (
-        Field("communicators", "count"),
+        Field("communicators", "count", "count"),
         Field("size", "count", "ranks"),
         Field("hosts", "count"),
         Field("first_rank", shown=False),
         Field("last_rank", shown=False),
         Field("logged", "count", shown=False),
         Field("channels", "count"),
-        Field("rings", "count"),
+        Field("rings", "count", shown=False),
         Field("nvls_channels", "count", "NVLS"),
         Field("inside", label="inside a host"),
         Field("across", label="across hosts"),
         Field("network", shown=False),
-        Field("version", label="NCCL"),
+        Field("version", shown=False),
     )
     rows = tuple(astuple(shape) for shape in communicator_shapes(run))
     return Table("nccl_communicators", "NCCL's communicators, by its logs", fields, rows, most_shown=MOST_ROWS)
 
 
 def _logged_faults(run: Run, topology: NetworkTopology | None) -> Table:
-    found = transport_faults(run, is_nvlink=topology is not None and topology.link == "nvlink")
+    is_nvlink = topology is not None and topology.link == "nvlink"
+    found = transport_faults(run, is_nvlink=is_nvlink, reduces=topology is not None and topology.nvls)
     fields = Field("what", label="problem"), Field("where"), Field("fix", label="what to do")
     return Table("nccl_faults", "Connections slower than they could be", fields, tuple(astuple(one) for one in found))
 
@@ -245,26 +248,32 @@ def _logged_choices(choices: Sequence[ComparedChoice], limit: int) -> Table:
         Field("op"),
         Field("bytes", "bytes", "size"),
         Field("group_size", "count", "ranks"),
-        Field("hosts", "count"),
-        Field("count", "count", "calls"),
-        Field("algorithm", label="NCCL chose"),
-        Field("protocol"),
+        Field("hosts", "count", shown=False),
+        Field("count", "count", "calls", shown=False),
+        Field("algorithm", shown=False),
+        Field("protocol", shown=False),
+        Field("choice", label="NCCL chose"),
         Field("channels", "count"),
         Field("available_channels", "count", shown=False),
-        Field("model_algorithm", label="model"),
-        Field("model_protocol", label="protocol"),
+        Field("model_algorithm", shown=False),
+        Field("model_protocol", shown=False),
+        Field("model_choice", label="model"),
         Field("slower", "share", "slower by"),
     )
     rows = tuple(
         (
-            *(one.op, one.size, one.ranks, one.hosts, one.calls, one.algorithm, one.protocol, one.channels),
-            one.available,
-            *((one.expected.algorithm, one.expected.protocol) if one.expected else (None, None)),
+            *(one.op, one.size, one.ranks, one.hosts, one.calls, one.algorithm, one.protocol),
+            *(f"{one.algorithm} {one.protocol}", one.channels, one.available),
+            *_names_of(one.expected),
             None if one.slowdown is None else one.slowdown - 1,
         )
         for one in choices
     )
     return Table("nccl_choices", "What NCCL chose, and what its model would choose", fields, rows, most_shown=limit)
+
+
+def _names_of(way: Way | None) -> tuple[str | None, ...]:
+    return (None, None, None) if way is None else (way.algorithm, way.protocol, f"{way.algorithm} {way.protocol}")
 
 
 def _choice_notes(choices: Sequence[ComparedChoice]) -> Iterator[str]:

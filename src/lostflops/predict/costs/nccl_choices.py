@@ -22,13 +22,14 @@ if TYPE_CHECKING:
 
 _CHOICES: Final = """
     with comms as (
-        select comm, size, count(distinct host) as hosts, count(*) = size as is_whole, max(channels) as available
+        select comm, size, count(distinct host) as hosts, count(*) = size as is_whole, max(channels) as available,
+               max(nvls_channels) as multicast
         from nccl_comms group by comm, size
     ), calls as (
         select comm, op, bytes, algorithm, protocol, channels, max(count) as count from nccl_choices group by all
     )
     select op, bytes, size, if(is_whole, hosts, null) as hosts, algorithm, protocol, channels, max(available),
-           sum(count)::bigint
+           sum(count)::bigint, coalesce(max(multicast) > 0, true)
     from calls left join comms using (comm) group by op, bytes, size, 4, algorithm, protocol, channels
     order by sum(count * bytes) desc, op, bytes, algorithm, protocol"""
 _DEVICE: Final = """
@@ -56,6 +57,8 @@ class ComparedChoice:
     available: int | None
     """Channels of the communicator."""
     calls: int
+    has_multicast: bool
+    """False if the communicator has no channels for NVLink SHARP: the model then does not choose it."""
     expected: Way | None = None
     """What the model would choose."""
     slowdown: float | None = None
@@ -82,7 +85,7 @@ def topology_of(run: Run) -> NetworkTopology | None:
 
 def compare_choices(run: Run, topology: NetworkTopology | None) -> tuple[ComparedChoice, ...]:
     """Return every choice that was logged, those that moved most bytes first."""
-    names = ("op", "size", "ranks", "hosts", "algorithm", "protocol", "channels", "available", "calls")
+    names = ("op", "size", "ranks", "hosts", "algorithm", "protocol", "channels", "available", "calls", "has_multicast")
     return tuple(_compare(ComparedChoice(**dict(zip(names, row, strict=True))), topology) for row in run.rows(_CHOICES))
 
 
@@ -99,6 +102,8 @@ def _compare(choice: ComparedChoice, topology: NetworkTopology | None) -> Compar
         candidates = ways(choice.op, CommGroup(choice.ranks, choice.hosts), topology)
     except UnknownCost as error:
         return replace(choice, reason=str(error))
+    if not choice.has_multicast:
+        candidates = tuple(way for way in candidates if way.algorithm not in {"nvls", "nvls_tree"})
     best = min(candidates, key=lambda way: way.us(choice.size))
     chosen = [way for way in candidates if (way.algorithm, way.protocol) == (choice.algorithm, choice.protocol)]
     slowdown = chosen[0].us(choice.size) / best.us(choice.size) if chosen else None

@@ -25,7 +25,7 @@ NAME: Final = "nccl_log"
 IS_TIMELINE: Final = False
 LOGS: Final = frozenset({".log", ".txt", ".out", ".err"})
 """How files are named that are searched for lines of NCCL, also if other output comes first."""
-_SEARCHED: Final = 4 << 20
+_SEARCHED: Final = 1 << 20
 """Bytes of a log in which NCCL's first line is looked for: programs print before they communicate."""
 _LONGEST_LINE: Final = 64 << 10
 _MARK: Final = b" NCCL INFO "
@@ -85,14 +85,12 @@ def ingest(job: ReadTask) -> list[RankRows]:
                 (len(column) for column in columns.values() if isinstance(column, list)), default=0
             )
             job.parts.put(table, rank, counts[table.name], columns)
-        world = process.world
         rows.append(
             RankRows(
                 rank=rank,
                 rank_source=job.claim.source if len(ranks) == 1 else "recorded",
                 digest=stream.digest,
                 rows=counts,
-                world_size=world.size if world else None,
                 backend="nccl",
             )
         )
