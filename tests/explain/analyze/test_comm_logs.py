@@ -130,6 +130,15 @@ def test_a_tree_for_a_small_size_across_hosts_is_compared_by_the_model() -> None
     assert any("otherwise than its model in 3 of 3 calls" in note for note in said["notes"])
 
 
+@pytest.mark.parametrize(
+    ("size", "algorithm", "protocol"), [(65536, "tree", "LL"), (131072, "tree", "LL128"), (262144, "tree", "LL128")]
+)
+def test_the_model_chooses_as_nccl_did_on_three_hosts_of_h100(size: int, algorithm: str, protocol: str) -> None:
+    """The choices for 24 ranks in the log of https://github.com/NVIDIA/nccl/issues/1453."""
+    made = {"size": 24, "bytes": size, "algorithm": algorithm, "protocol": protocol, "nvls_channels": 0}
+    assert choices("dgx-h100", **made)["slower"] == 0.0
+
+
 def test_multicast_is_not_expected_of_a_communicator_without_it() -> None:
     with_it, without = (choices("dgx-h100", algorithm="ring", nvls_channels=channels) for channels in (16, 0))
     assert (with_it["model_algorithm"], without["model_algorithm"]) == ("nvls", "ring")
