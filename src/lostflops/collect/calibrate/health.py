@@ -264,7 +264,7 @@ def rounds(hosts: Sequence[tuple[int, ...]], level: str) -> Iterator[list[tuple[
     """Yield the pairs of ranks that exchange at the same time, each time with other partners.
 
     >>> list(rounds([(0, 1, 2)], "inside"))
-    [[(1, 2)], [(0, 2)], [(0, 1)]]
+    [[(0, 1)], [(0, 2)], [(1, 2)]]
     >>> list(rounds([(0, 1), (2, 3)], "inside")), list(rounds([(0, 1), (2, 3)], "across"))
     ([[(0, 1), (2, 3)]], [[(0, 2), (1, 3)]])
     """

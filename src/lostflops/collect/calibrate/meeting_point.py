@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import torch.distributed as dist
 
-from lostflops.core.errors import LostflopsError
+from lostflops.core.errors import LostflopsError, UsageError
 
 _POLL: Final = 0.05
 _LAST_WORDS: Final = 1.0
@@ -33,8 +33,7 @@ PHASES: Final = (
 class MeetingPoint:
     def __init__(self, launched: Mapping[str, str], deadline: float) -> None:
         self.rank, self.world = int(launched["RANK"]), int(launched["WORLD_SIZE"])
-        self._address = launched.get("MASTER_ADDR") or os.environ["MASTER_ADDR"]
-        self._port = int(launched.get("MASTER_PORT") or os.environ["MASTER_PORT"])
+        self._address, self._port = _read_address({**os.environ, **launched})
         self._deadline = deadline
         self._prefix = f"lostflops/health/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
         self._watch: threading.Timer | None = None
@@ -54,6 +53,11 @@ class MeetingPoint:
                 multi_tenant=True,
             )
         except (RuntimeError, ValueError) as error:
+            if self.rank == 0 and not is_agents:
+                what = str(error).splitlines()[0]
+                raise LostflopsError(
+                    f"rank 0 cannot listen on port {self._port}: set another MASTER_PORT. {what}"
+                ) from None
             raise LostflopsError(
                 f"rank 0 at {self._address}:{self._port} does not answer: check that it was started, and that this "
                 f"host ({socket.gethostname()}) reaches it. PyTorch: {str(error).splitlines()[0]}"
@@ -146,6 +150,18 @@ class MeetingPoint:
                 return False
             time.sleep(_POLL)
         return True
+
+
+def _read_address(environment: Mapping[str, str]) -> tuple[str, int]:
+    """Return host and port of rank 0.
+
+    >>> _read_address({"MASTER_ADDR": "node0", "MASTER_PORT": "29500"})
+    ('node0', 29500)
+    """
+    address, port = environment.get("MASTER_ADDR"), environment.get("MASTER_PORT", "")
+    if not address or not port.isdecimal():
+        raise UsageError("MASTER_ADDR and MASTER_PORT are not set: start the ranks with torchrun, or set them.")
+    return address, int(port)
 
 
 def _name(ranks: set[int]) -> str:
