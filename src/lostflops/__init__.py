@@ -1,8 +1,8 @@
 """Where did the FLOPs go? Lostflops accounts for every nanosecond of distributed PyTorch training.
 
 `open(run)` gives the answers of the command line to Python, each as a `Result`; `ingest` reads traces into a run;
-`diff`, `diff_page`, `gate` and `score` compare runs. `record`, `step` and `trace_handler` are for training scripts.
-Names are loaded on first use, so that `import lostflops` costs nothing.
+`diff`, `diff_page`, `gate` and `score` compare runs. `record`, `step`, `mark` and `trace_handler` are for training
+scripts. Names are loaded on first use, so that `import lostflops` costs nothing.
 
 >>> import lostflops as lf
 >>> issubclass(lf.LostflopsError, Exception)
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
         score,
         verify,
     )
-    from lostflops.collect.api import record, step
+    from lostflops.collect.api import mark, record, step
     from lostflops.collect.trace_handler import trace_handler
     from lostflops.core.errors import LostflopsError
     from lostflops.core.results import Finding, Result
@@ -51,6 +51,7 @@ __all__ = [
     "gate",
     "hang",
     "ingest",
+    "mark",
     "open",
     "record",
     "scale",
@@ -74,6 +75,7 @@ _HOMES = {
     "gate": "lostflops.api",
     "hang": "lostflops.api",
     "ingest": "lostflops.ingest",
+    "mark": "lostflops.collect.api",
     "open": "lostflops.api",
     "record": "lostflops.collect.api",
     "scale": "lostflops.api",

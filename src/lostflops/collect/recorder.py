@@ -18,10 +18,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+from torch.compiler import is_compiling
+
 from lostflops._version import __version__
 from lostflops.collect.budget import EDGES_ONLY, NO_RING, OFF, Budget
 from lostflops.collect.capture import VERSION
 from lostflops.collect.graph_captures import GraphCaptures
+from lostflops.collect.marks import Marks
 from lostflops.collect.settings import Settings
 from lostflops.collect.steps import BACKWARD, PHASES, ClockedStep, StepClock
 from lostflops.collect.writer import Writer
@@ -45,6 +48,7 @@ class Recorder:
         self.captures = GraphCaptures()
         self.writer: Writer | None = None
         self.windows: Any = None
+        self.marks = Marks()
         self.holdings: Any = None
         """Tracks what is using the memory, while a window that records it is open."""
         self._last_batch: list[weakref.ref[Any]] = []
@@ -120,6 +124,18 @@ class Recorder:
     def handed_over(self, batch: Any, *, is_counted: bool = True) -> None:
         """Note that a loader gave the program this batch; `is_counted`: count its samples, which are not known yet."""
         self.run_guarded(lambda _: self._take(batch, is_counted=is_counted))
+
+    def mark(self, name: object) -> None:
+        """Record the memory at this moment under a name, on any thread; a graph that is traced has no such moment."""
+        if is_compiling() or self.is_off:
+            return
+        try:
+            began = time.monotonic_ns()
+            self.marks.add(self, name)
+            if threading.get_ident() == self._thread:
+                self.clock.step.own += time.monotonic_ns() - began
+        except Exception as error:  # noqa: BLE001
+            self.count_failure(error)
 
     def passes_backward(self) -> None:
         """Note that a backward pass begins."""
@@ -218,6 +234,7 @@ class Recorder:
         else:
             self._thread = threading.main_thread().ident
             self.clock = StepClock(self._step_ended)
+            self.marks = Marks()
             self._process = os.getpid()
             self.session = uuid.uuid4().hex[:16]
 
@@ -317,6 +334,7 @@ class Recorder:
         )  # fmt: skip
         for what in self.unseen:
             self.note("hooks_missing", f"this version of torch does not let the collector observe {what}")
+        self.marks.release(self)
         self.windows = Windows(self)
         writer.start()
 
@@ -389,6 +407,7 @@ class Recorder:
             self._describe()
         self._threads.look()
         self._threads.tell()
+        self.marks.report_lost(self)
         self.captures.ask(self._last_questions)
 
     def _last_questions(self) -> None:

@@ -547,6 +547,25 @@ ENQUEUES = TableSchema(
     ),
 )
 
+MARKS = TableSchema(
+    "marks",
+    "Memory at points of the program that it named with `lostflops.mark`.",
+    (
+        _RANK,
+        _ATTEMPT,
+        Column("number", "INTEGER", "0, 1, 2, ... in the order of the process."),
+        Column("name", "VARCHAR", "Name of the mark."),
+        Column("occurrence", "INTEGER", "0, 1, 2, ... for marks of one name."),
+        Column("time", "BIGINT", "When it was set, on the clock of the rank's host.", "ns"),
+        Column("step", "INTEGER", "Step that had not ended yet, as in `timings`; null before the first."),
+        Column("device", "VARCHAR", "Current device, e.g. `cuda:0`; null if the process had not used any device yet."),
+        Column("allocated", "BIGINT", "Allocated by torch on that device; null without one.", "bytes"),
+        Column("reserved", "BIGINT", "Reserved by torch's allocator on that device.", "bytes"),
+        Column("peak", "BIGINT", "Peak of `allocated` so far, or since the program reset it.", "bytes"),
+        Column("resident", "BIGINT", "Resident memory of the process; null if the kernel does not report it.", "bytes"),
+    ),
+)
+
 PARAMETERS = TableSchema(
     "parameters",
     "Parameters of the trained model, in the model's order.",
@@ -846,6 +865,7 @@ TABLES: tuple[TableSchema, ...] = (
     ATTEMPTS,
     TIMINGS,
     ENQUEUES,
+    MARKS,
     PARAMETERS,
     JOB,
     CLOCK_SAMPLES,

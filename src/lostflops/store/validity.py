@@ -32,7 +32,8 @@ _RANK_NUMBERS: Final = ("rank", "late_rank")
 _LANES: Final = ("lane", "from_lane", "to_lane")
 _AT_LEAST_0: Final = (
     *("dur", "ns", "wait", "longest", "gap_ns", "occupied_ns", "wall", "compute", "comm", "hidden", "count"),
-    *("events", "ordinal", "attempt", "position", "microbatch", "chunk", "stage", "parts", "place", "records"),
+    *("events", "ordinal", "attempt", "number", "position", "microbatch", "chunk", "stage", "parts"),
+    *("place", "records"),
 )
 _LARGEST: Final = 2**63 - 1
 _JSON_LISTS: Final = ("notes", "running", "shape", "local_shape")
@@ -51,6 +52,7 @@ _REQUIRED: Final = {
     "arrivals": ("meeting", "is_transfer", "seen"),
     "attempts": ("attempt",),
     "timings": ("attempt", "step", "start", "stop"),
+    "marks": ("attempt", "number", "name", "time"),
     "job": ("attempt", "key", "value"),
     "samples": ("time", "stack"),
     "stats": ("what", "effect", "count"),

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lostflops.account.ledger.scope import scope
-from lostflops.account.memory import answers, growth, rank_peaks
+from lostflops.account.memory import answers, growth, marks, rank_peaks
 from lostflops.account.memory import fragmentation_answers as fragmentation
 from lostflops.account.memory.devices import in_question, kind_of, kinds
 from lostflops.account.memory.growth import Grown, growth_of
@@ -51,7 +51,8 @@ def memory(
         if most.peak_bytes < found.peak_bytes:
             fullest[found.device] = found
     if not peaks:
-        return _add_out_of_memory(_nothing(fragmentation.of_fullest(run, asked)), run, asked)
+        nothing = _add_marks(_nothing(fragmentation.of_fullest(run, asked)), run, asked)
+        return _add_out_of_memory(nothing, run, asked)
     alike = in_question(peaks, device)
     peak = max(alike, key=lambda one: (one.bytes, -one.rank))
     shown = fullest[peak.device]
@@ -94,7 +95,21 @@ def memory(
             *holes.more,
         ),
     )
-    return _add_out_of_memory(result, run, asked)
+    return _add_out_of_memory(_add_marks(result, run, asked), run, asked)
+
+
+def _add_marks(result: Result, run: Run, ranks: Sequence[int]) -> Result:
+    """Add the memory at the marks of the program, if it set any; it is the answer if nothing else was recorded."""
+    marked = marks.table(run, ranks)
+    if not marked.rows:
+        return replace(result, more=(*result.more, marked))
+    is_all = not result.blocks
+    return replace(
+        result,
+        verdict=" ".join((marks.describe(marked), result.verdict)) if is_all else result.verdict,
+        blocks=(*result.blocks, marked),
+        notes=(*result.notes, *marks.notes(run)),
+    )
 
 
 def _add_out_of_memory(result: Result, run: Run, ranks: Sequence[int]) -> Result:

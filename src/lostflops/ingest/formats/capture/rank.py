@@ -24,6 +24,7 @@ from lostflops.store.tables import (
     GROUPS,
     HOLDINGS,
     JOB,
+    MARKS,
     PARAMETERS,
     SAMPLES,
     STATS,
@@ -37,9 +38,9 @@ _MOST_AWAITED: Final = 8_192
 """Steps that are held back for their device time, which comes later."""
 _ON_DEVICE: Final = {name: f"device_{name}" for name in ("time", "data", "forward", "backward", "optimizer")}
 _PHASES: Final = ("data", "forward", "backward", "optimizer", "outside")
-_MARKS: Final = ("skipped", "compiled", "profiled")
+_FLAGS: Final = ("skipped", "compiled", "profiled")
 _USED: Final = ("cpu", "queued", "system", "faults", "preempted", "saving", "evaluating")
-_MORE: Final = ("microbatches", "samples", "tokens", "peak_memory", "own", "gc", "gc_count", *_USED, *_MARKS)
+_MORE: Final = ("microbatches", "samples", "tokens", "peak_memory", "own", "gc", "gc_count", *_USED, *_FLAGS)
 _OF_HOLDING: Final = ("device_type", "device_index", "address", "bytes", "owner", "name", "line")
 _SAID_ONCE: Final = ("torch", "python", "lostflops", "script", "device")
 
@@ -97,6 +98,7 @@ class RankCapture:
             records.WindowRecord: self._window,
             records.StacksRecord: self._stacks,
             records.HoldingsRecord: self._holdings,
+            records.MarkRecord: self._mark,
             records.Note: self._note,
             records.Overhead: self._overhead,
             records.EndRecord: self._end,
@@ -250,6 +252,11 @@ class RankCapture:
             row = session.holdings.get((found.window, number), {})
             if row.get("gone", found) is None:
                 row["gone"] = found.time
+
+    def _mark(self, session: _Session, mark: records.MarkRecord) -> None:
+        session.seen_at(mark.time)
+        row = {name: getattr(mark, name) for name in mark.__struct_fields__}
+        self._put(MARKS, {"attempt": session.attempt, **row})
 
     def _note(self, _session: _Session, note: records.Note) -> None:
         self.stats.note(note.what, note.count, note.reason or "")

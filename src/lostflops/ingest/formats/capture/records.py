@@ -192,6 +192,21 @@ class HoldingsRecord(msgspec.Struct):
     before: bool = False
 
 
+class MarkRecord(msgspec.Struct):
+    """Memory at a point that the program named."""
+
+    number: Small
+    name: Annotated[str, Meta(max_length=100)]
+    time: Time
+    occurrence: Small = 0
+    step: Small | None = None
+    device: Annotated[str, Meta(max_length=100)] | None = None
+    allocated: Count | None = None
+    reserved: Count | None = None
+    peak: Count | None = None
+    resident: Count | None = None
+
+
 class Note(msgspec.Struct):
     what: Annotated[str, Meta(min_length=1, max_length=100)]
     count: Count = 1
@@ -219,6 +234,7 @@ Record = (
     | WindowRecord
     | StacksRecord
     | HoldingsRecord
+    | MarkRecord
     | Note
     | Overhead
     | EndRecord
@@ -234,6 +250,7 @@ KINDS: Final[dict[str, type[Record]]] = {
     "window": WindowRecord,
     "stacks": StacksRecord,
     "holdings": HoldingsRecord,
+    "mark": MarkRecord,
     "note": Note,
     "overhead": Overhead,
     "end": EndRecord,

@@ -1,0 +1,85 @@
+"""Memory at the points that the program marked: its range over ranks, and its growth since each rank's last mark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from lostflops.core.results import Field, Table
+from lostflops.core.units import format_bytes, pluralise
+
+if TYPE_CHECKING:
+    from lostflops.store.run import Run
+
+_MOST_SHOWN: Final = 20
+_OF_DEVICE: Final = ": memory allocated on the device, over ranks, and its change since the mark before"
+_OF_PROCESS: Final = ": resident memory of the process, over ranks, and its change since the mark before"
+_QUERY: Final = """
+    with asked as (
+        select * from marks where attempt = (select max(attempt) from marks){where}
+    ), sized as (
+        select *, if(count(device) over (partition by rank) > 0, 'device', 'process') as kind,
+               if(kind = 'device', coalesce(allocated, 0), resident) as used
+        from asked
+    ), changed as (
+        select *, used - lag(used) over (partition by rank order by number) as change from sized
+    )
+    select name, occurrence, kind, min(step), max(step), count(*), min(used), max(used), arg_max(rank, (used, -rank)),
+           min(change), max(change), max(reserved), max(peak), max(resident)
+    from changed group by name, occurrence, kind order by median(time), min(number), name"""
+
+
+def table(run: Run, ranks: Sequence[int] = ()) -> Table:
+    """Return the marks of the last attempt that has any, in order of time. A device that a process had not used yet
+    held nothing."""
+    where = f" and rank in ({', '.join(map(str, ranks))})" if ranks else ""
+    rows = [(_title(row[0], row[1]), *row) for row in run.rows(_QUERY.format(where=where))]
+    kinds, counts = {row[3] for row in rows}, {row[6] for row in rows}
+    fields = (
+        Field("title", label="mark"),
+        Field("mark", shown=False),
+        Field("occurrence", shown=False),
+        Field("kind", label="memory of", shown=len(kinds) > 1),
+        Field("step"),
+        Field("last_step", shown=False),
+        Field("ranks", "count", shown=len(counts) > 1),
+        Field("lowest", "bytes"),
+        Field("highest", "bytes"),
+        Field("highest_rank", label="on rank", shown=counts != {1}),
+        Field("least_change", "bytes", "change from"),
+        Field("most_change", "bytes", "to"),
+        Field("reserved", "bytes", shown="device" in kinds),
+        Field("peak", "bytes", shown="device" in kinds),
+        Field("resident", "bytes", shown=False),
+    )
+    of = _OF_DEVICE if kinds == {"device"} else _OF_PROCESS if kinds == {"process"} else ""
+    return Table("marks", f"At marks of the program{of}", fields, tuple(rows), most_shown=_MOST_SHOWN)
+
+
+def _title(name: str, occurrence: int) -> str:
+    """Return the name of a mark with its number, if it is not the first.
+
+    >>> _title("step", 0), _title("step", 1)
+    ('step', 'step (2)')
+    """
+    return f"{name} ({occurrence + 1})" if occurrence else name
+
+
+def describe(marks: Table) -> str:
+    """Return the mark with the most memory, in words; empty without marks."""
+    known: list[dict[str, Any]] = [row for row in marks.to_json() if row["highest"] is not None]
+    if not known:
+        return ""
+    top = max(known, key=lambda row: (row["kind"] == "device", row["highest"]))
+    where = "allocated on its device" if top["kind"] == "device" else "resident"
+    return (
+        f"The program set {pluralise(len(marks.rows), 'mark')}. {top['title']!r} has the most memory: "
+        f"{format_bytes(top['highest'])} {where} on rank {top['highest_rank']}."
+    )
+
+
+def notes(run: Run) -> Iterator[str]:
+    """Yield how many marks are missing."""
+    for count, reason in run.rows("select sum(count), any_value(reason) from stats where what = 'marks_dropped'"):
+        if count:
+            yield f"{pluralise(int(count), 'mark')} were not recorded: {reason}."
