@@ -52,7 +52,16 @@ def one_rank(*records, name="a", **more):
 
 
 def test_a_rank(folder, ask):
-    used = {"cpu": 9, "queued": 4, "system": 2, "faults": 6, "preempted": 1, "saving": 5, "evaluating": 8}
+    used = {
+        "cpu": 9,
+        "queued": 4,
+        "system": 2,
+        "faults": 6,
+        "preempted": 1,
+        "saving": 5,
+        "evaluating": 8,
+        "comm_hook": 3,
+    }
     more = {"samples": 8, "tokens": 4096, "own": 7, "gc": 3, "gc_count": 2, **used}
     first = [session(0, 2, wall=1), step(0, 10, PHASES, compiled=True, **more)]
     second = [
@@ -95,7 +104,7 @@ def test_a_rank(folder, ask):
             None,
             99,
             0,
-            *[None] * 9,
+            *[None] * 10,
             False,
             False,
             False,

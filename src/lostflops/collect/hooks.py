@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import os
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 from torch.optim import optimizer as optimizers
 
+from lostflops.collect import current
 from lostflops.collect.graph_captures import GRAPHS
 from lostflops.collect.interludes import Interludes
 from lostflops.collect.module_hook import ModuleHook, suspend_hooks
@@ -65,6 +67,7 @@ def _further_places(recorder: Recorder, watched: _Optimizers) -> dict[str, Calla
         ),
         # torch.jit.script looks at its caller, so it cannot be wrapped itself.
         "scripting": lambda: _wrap(jit._recursive, "create_script_module", _scripting),  # noqa: SLF001
+        "communication hooks": lambda: _wrap(torch.distributed, "_register_comm_hook", _registration),
         GRAPHS: lambda: recorder.captures.watch(torch.cuda.graphs.CUDAGraph),
     }
 
@@ -187,6 +190,34 @@ def _scaled_step(watched: _Optimizers, original: Callable[..., Any]) -> Callable
             watched.close("scaler", optimizer)
 
     return step
+
+
+def _registration(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Time every hook that DDP passes to its reducer; DDP itself keeps the program's own."""
+
+    @functools.wraps(original)
+    def register(reducer: Any, state: Any, comm_hook: Any, *arguments: Any) -> Any:
+        return original(reducer, state, _timed_hook(comm_hook), *arguments)
+
+    return register
+
+
+def _timed_hook(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a hook; its time counts for whatever recorder there is when it runs, on any thread."""
+
+    @functools.wraps(original)
+    def comm_hook(*arguments: Any) -> Any:
+        recorder = current.recorder
+        if recorder is None or torch.compiler.is_compiling():
+            return original(*arguments)
+        began = time.monotonic_ns()
+        try:
+            return original(*arguments)
+        finally:
+            recorder.spent_in_comm_hook(time.monotonic_ns() - began)
+
+    skip_tracing(comm_hook)
+    return comm_hook
 
 
 def _scripting(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -69,6 +69,7 @@ class Recorder:
         self._hidden: Any = None
         self.forward_calls: Any = None
         """Watches modules; set when hooks are installed."""
+        self._hook_guard = threading.Lock()
         self._garbage: Any = None
         self.interludes: Any = None
         """Checkpoints and evaluations of the step; set when hooks are installed."""
@@ -136,6 +137,13 @@ class Recorder:
                 self.clock.step.own += time.monotonic_ns() - began
         except Exception as error:  # noqa: BLE001
             self.count_failure(error)
+
+    def spent_in_comm_hook(self, ns: int) -> None:
+        """Count time inside a communication hook, which the autograd engine may run on a thread of its own."""
+        with self._hook_guard:
+            if not self.is_off:
+                step = self.clock.step
+                step.comm_hook = (step.comm_hook or 0) + ns
 
     def passes_backward(self) -> None:
         """Note that a backward pass begins."""
@@ -427,6 +435,7 @@ class Recorder:
             "tokens": step.tokens if step.is_counted else None,
             "peak_memory": self._peak_memory(),
             "own": step.own,
+            "comm_hook": step.comm_hook,
             "gc": pauses,
             "gc_count": collections,
             **self._usage.take(),

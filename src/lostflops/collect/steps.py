@@ -36,6 +36,8 @@ class ClockedStep:
     own: int = 0
     skipped: bool = False
     batches: int = 0
+    comm_hook: int | None = None
+    """Time inside communication hooks of DDP; None if none ran."""
     is_evaluated: bool = False
     """Whether it had a forward pass without gradients, which no backward pass follows."""
 
@@ -47,7 +49,7 @@ class ClockedStep:
     def copy(self) -> ClockedStep:
         copied = ClockedStep(number=self.number, start=self.start, stop=self.stop, phases=list(self.phases))
         copied.microbatches, copied.samples, copied.tokens = self.microbatches, self.samples, self.tokens
-        copied.own, copied.skipped = self.own, self.skipped
+        copied.own, copied.skipped, copied.comm_hook = self.own, self.skipped, self.comm_hook
         copied.batches, copied.is_evaluated = self.batches, self.is_evaluated
         return copied
 
@@ -176,6 +178,7 @@ class StepClock:
         following.batches -= ended.batches
         following.samples = _difference(following.samples, ended.samples)
         following.tokens = _difference(following.tokens, ended.tokens)
+        following.comm_hook = _difference(following.comm_hook, ended.comm_hook)
         following.own -= ended.own
         following.skipped = False
         self._closing = self._stepped[-1]

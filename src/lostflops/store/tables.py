@@ -518,6 +518,12 @@ TIMINGS = TableSchema(
             "From the first to the last forward pass without gradients in the step.",
             "ns",
         ),
+        Column(
+            "comm_hook",
+            "BIGINT",
+            "Inside communication hooks of DDP (`register_comm_hook`) on the host, on any thread; null if none ran.",
+            "ns",
+        ),
         Column("skipped", "BOOLEAN", "Whether the update was skipped because gradients were not finite."),
         Column("compiled", "BOOLEAN", "Whether anything was compiled in it."),
         Column("profiled", "BOOLEAN", "Whether a deep window was recorded, prepared or ended in it."),

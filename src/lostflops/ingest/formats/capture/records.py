@@ -58,6 +58,7 @@ class StepRecord(msgspec.Struct):
     tokens: Count | None = None
     peak_memory: Count | None = None
     own: Time | None = None
+    comm_hook: Time | None = None
     gc: Time | None = None
     gc_count: Small | None = None
     cpu: Time | None = None
