@@ -42,7 +42,7 @@ def answer(lostflops: Any, *words: str | Path) -> dict[str, Any]:
 def test_json(lostflops, golden: Path) -> None:
     """4 MB in 25 us between 2 ranks, whose factor is 1; compute hides 5 us of it, of 25 that it could."""
     found = answer(lostflops, golden)
-    pictures = {"transfers", "alpha_beta", "comm_hooks"}
+    pictures = {"transfers", "alpha_beta", "comm_hooks", "network"}
     logged = {"nccl_communicators", "nccl_faults", "nccl_choices"}
     assert found.keys() == {"schema", "title", "verdict", "notes", "groups", "collectives", "clock"} | pictures | logged
     assert all(found[name] == [] for name in logged)

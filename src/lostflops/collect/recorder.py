@@ -76,6 +76,7 @@ class Recorder:
         self._usage: Any = None
         self._modes: Any = None
         self._threads: Any = None
+        self._network: Any = None
         self._roots: list[weakref.ref[Any]] | None = None
         self._errors = 0
         self._compilations = 0
@@ -314,6 +315,7 @@ class Recorder:
         from lostflops.collect.graph_captures import GRAPHS
         from lostflops.collect.hidden_updates import HiddenUpdates
         from lostflops.collect.identity import identity
+        from lostflops.collect.network import NetworkCounters
         from lostflops.collect.nvtx import show_in_nvtx
         from lostflops.collect.thread_usage import ThreadUsage
         from lostflops.collect.windows import Windows
@@ -328,6 +330,7 @@ class Recorder:
         self._garbage.watch()
         self._usage, self._modes = ThreadUsage(), DebugModes(self.put)
         self._threads = BusyThreads(self._thread, self.put)
+        self._network = NetworkCounters(self.put, self.wall, has_interfaces=self.local_rank == 0)
         self.hooks.append(self._garbage.leave)
         if self._device is not None:
             self.clock.watchers.append(self._device)
@@ -415,6 +418,7 @@ class Recorder:
             self._describe()
         self._threads.look()
         self._threads.tell()
+        self._network.record()
         self.marks.report_lost(self)
         self.captures.ask(self._last_questions)
 
@@ -482,6 +486,7 @@ class Recorder:
             self.captures.ask(self._ask_device)
             self.windows.poll()
             self._threads.look()
+            self._network.look(is_profiling=self.windows.is_profiling)
             now = time.monotonic_ns()
             if now - self._clock_read > _CLOCK_EVERY:
                 self._clock_read = now

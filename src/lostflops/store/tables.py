@@ -572,6 +572,31 @@ MARKS = TableSchema(
     ),
 )
 
+NETWORK = TableSchema(
+    "network",
+    "Traffic of the host's interfaces and of the process's own TCP connections: counters of the Linux kernel, read "
+    "once a second in the first minute, twice a second in deep windows, otherwise every 10 s.",
+    (
+        _RANK,
+        _ATTEMPT,
+        Column("time", "BIGINT", "When they were read, on the clock of the rank's host.", "ns"),
+        Column(
+            "scope",
+            "VARCHAR",
+            "`host`: all traffic of an interface in the process's network namespace, read by local rank 0; `process`: "
+            "that of its TCP connections.",
+        ),
+        Column(
+            "interface",
+            "VARCHAR",
+            "Name of the interface; of connections, `lo` if both ends have the same address, otherwise null.",
+        ),
+        Column("received", "BIGINT", "Bytes received so far, on interfaces with headers.", "bytes"),
+        Column("sent", "BIGINT", "Bytes sent so far, on interfaces with headers.", "bytes"),
+        Column("resent", "BIGINT", "Part of `sent` that TCP sent again; null for interfaces.", "bytes"),
+    ),
+)
+
 PARAMETERS = TableSchema(
     "parameters",
     "Parameters of the trained model, in the model's order.",
@@ -872,6 +897,7 @@ TABLES: tuple[TableSchema, ...] = (
     TIMINGS,
     ENQUEUES,
     MARKS,
+    NETWORK,
     PARAMETERS,
     JOB,
     CLOCK_SAMPLES,

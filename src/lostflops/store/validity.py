@@ -33,7 +33,7 @@ _LANES: Final = ("lane", "from_lane", "to_lane")
 _AT_LEAST_0: Final = (
     *("dur", "ns", "wait", "longest", "gap_ns", "occupied_ns", "wall", "compute", "comm", "hidden", "count"),
     *("events", "ordinal", "attempt", "number", "position", "microbatch", "chunk", "stage", "parts"),
-    *("place", "records"),
+    *("place", "records", "received", "sent", "resent"),
 )
 _LARGEST: Final = 2**63 - 1
 _JSON_LISTS: Final = ("notes", "running", "shape", "local_shape")
@@ -52,6 +52,7 @@ _REQUIRED: Final = {
     "arrivals": ("meeting", "is_transfer", "seen"),
     "attempts": ("attempt",),
     "timings": ("attempt", "step", "start", "stop"),
+    "network": ("attempt", "time", "scope", "received", "sent"),
     "marks": ("attempt", "number", "name", "time"),
     "job": ("attempt", "key", "value"),
     "samples": ("time", "stack"),
@@ -79,6 +80,7 @@ _WORDS: Final = {
     ("stats", "effect"): ("dropped", "repaired", "guessed", "missing", "note"),
     ("accounts", "scope"): ("steps", "trace"),
     ("ledger", "split"): ("line", "detail", "step", "phase", "annotation", "module"),
+    ("network", "scope"): ("host", "process"),
     ("findings", "level"): ("found", "suspected"),
 }
 """Columns with a few known values."""

@@ -28,7 +28,7 @@ from lostflops.account.ledger.call_sizes import SIZE
 from lostflops.account.ledger.lines import WAIT_LINES
 from lostflops.account.ledger.record import UNKNOWN_GROUP
 from lostflops.account.ledger.scope import scope
-from lostflops.account.pace import comm_hooks
+from lostflops.account.pace import comm_hooks, network
 from lostflops.core.results import Field, Result, Table
 from lostflops.core.units import format_ns, format_share, pluralise
 from lostflops.predict.costs.nccl_choices import ComparedChoice, compare_choices, topology_of
@@ -104,7 +104,7 @@ def comm(
     tables = _groups(groups), _collectives(rows, links, limit)
     moved = transfers(run, within(asked), ranks)
     pictures = transfer_times.plot(moved), transfer_times.table(moved)
-    hooks = comm_hooks.table(run, asked.ranks)
+    hooks, traffic = comm_hooks.table(run, asked.ranks), network.table(run, asked.ranks)
     choices = compare_choices(run, topology or topology_of(run))
     logged = (
         _logged_communicators(run),
@@ -114,7 +114,7 @@ def comm(
     shown = (
         *(tables if rows or total.comm else ()),
         *(pictures if moved else ()),
-        *(table for table in (hooks, *logged) if table.rows),
+        *(table for table in (hooks, traffic, *logged) if table.rows),
     )
     said = _verdict(total, wall, waited, rows) if rows or total.comm or not logged[0].rows else _ONLY_LOGGED
     return Result(
@@ -122,7 +122,7 @@ def comm(
         title="Communication",
         verdict=" ".join(filter(None, (said, comm_hooks.describe(hooks)))),
         blocks=shown,
-        more=(clock, *(block for block in (*tables, *pictures, hooks, *logged) if block not in shown)),
+        more=(clock, *(block for block in (*tables, *pictures, hooks, traffic, *logged) if block not in shown)),
         notes=(
             *_notes(rows),
             *([GUESSED] if guessed and rows else []),

@@ -25,6 +25,7 @@ from lostflops.store.tables import (
     HOLDINGS,
     JOB,
     MARKS,
+    NETWORK,
     PARAMETERS,
     SAMPLES,
     STATS,
@@ -99,6 +100,7 @@ class RankCapture:
             records.StacksRecord: self._stacks,
             records.HoldingsRecord: self._holdings,
             records.MarkRecord: self._mark,
+            records.NetworkRecord: self._network,
             records.Note: self._note,
             records.Overhead: self._overhead,
             records.EndRecord: self._end,
@@ -257,6 +259,15 @@ class RankCapture:
         session.seen_at(mark.time)
         row = {name: getattr(mark, name) for name in mark.__struct_fields__}
         self._put(MARKS, {"attempt": session.attempt, **row})
+
+    def _network(self, session: _Session, seen: records.NetworkRecord) -> None:
+        session.seen_at(seen.time)
+        rows: list[tuple[str, str | None, int, int, int | None]]
+        rows = [("host", name, received, sent, None) for name, received, sent in seen.interfaces]
+        rows += [("process", place, *traffic) for place, traffic in zip(("lo", None), seen.own, strict=False)]
+        for scope, interface, received, sent, resent in rows:
+            row = {"attempt": session.attempt, "time": seen.time, "scope": scope, "interface": interface}
+            self._put(NETWORK, {**row, "received": received, "sent": sent, "resent": resent})
 
     def _note(self, _session: _Session, note: records.Note) -> None:
         self.stats.note(note.what, note.count, note.reason or "")

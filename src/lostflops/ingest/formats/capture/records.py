@@ -208,6 +208,20 @@ class MarkRecord(msgspec.Struct):
     resident: Count | None = None
 
 
+class NetworkRecord(msgspec.Struct):
+    """Counters of the kernel, which only grow, in bytes."""
+
+    time: Time
+    interfaces: list[tuple[Annotated[str, Meta(max_length=100)], Count, Count]] = []
+    """Name, received, sent."""
+    own: list[tuple[Count, Count, Count]] = []
+    """Received, sent, sent again: of connections on the host, then of those to other hosts. Empty if unknown."""
+
+    def __post_init__(self) -> None:
+        if len(self.own) not in (0, 2):
+            raise ValueError("connections are of two kinds")
+
+
 class Note(msgspec.Struct):
     what: Annotated[str, Meta(min_length=1, max_length=100)]
     count: Count = 1
@@ -236,6 +250,7 @@ Record = (
     | StacksRecord
     | HoldingsRecord
     | MarkRecord
+    | NetworkRecord
     | Note
     | Overhead
     | EndRecord
@@ -252,6 +267,7 @@ KINDS: Final[dict[str, type[Record]]] = {
     "stacks": StacksRecord,
     "holdings": HoldingsRecord,
     "mark": MarkRecord,
+    "network": NetworkRecord,
     "note": Note,
     "overhead": Overhead,
     "end": EndRecord,

@@ -1,0 +1,129 @@
+"""Traffic of the host's interfaces, and of this process's own TCP connections, as counted by the Linux kernel.
+
+Read on the collector's thread: often at first and in windows, else every ten seconds. All counters grow only. On other
+systems nothing is recorded.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import struct
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+_COUNTERS: Final = Path("/proc/net/dev")
+_FILES: Final = Path("/proc/self/fd")
+_MOST_INTERFACES: Final = 16
+_MOST_FILES: Final = 2_000
+_MOST_CONNECTIONS: Final = 200
+"""With more, the traffic of the process is not recorded: to read it would take too long."""
+_OFTEN: Final = 1_000_000_000
+_OFTEN_UNTIL: Final = 60_000_000_000
+_SELDOM: Final = 10_000_000_000
+_RECEIVED: Final = 128
+"""Place in `struct tcp_info` of the bytes that were received."""
+_SENT: Final = 200
+"""Place of the bytes that were sent, repetitions included."""
+_RESENT: Final = 208
+"""Place of the bytes that were sent again."""
+_INFO_BYTES: Final = 216
+
+Traffic = tuple[int, int, int]
+"""Bytes received, sent, and sent again."""
+
+
+class NetworkCounters:
+    """The counters of a process; with `has_interfaces` also those of its host, which one rank of a host records."""
+
+    def __init__(self, put: Callable[[dict[str, Any]], None], wall: Callable[[], int], *, has_interfaces: bool) -> None:
+        self._put, self._wall, self._has_interfaces = put, wall, has_interfaces
+        self._began = time.monotonic_ns()
+        self._next = self._began
+        self._open: dict[int, tuple[bool, Traffic]] = {}
+        """By inode of a socket."""
+        self._closed: dict[bool, Traffic] = {True: (0, 0, 0), False: (0, 0, 0)}
+        self._has_connections = True
+        self._is_possible = _COUNTERS.exists() and hasattr(socket, "TCP_INFO")
+
+    def look(self, *, is_profiling: bool) -> None:
+        """Record the counters if it is time to."""
+        now = time.monotonic_ns()
+        if not self._is_possible or (now < self._next and not is_profiling):
+            return
+        self._next = now + (_OFTEN if now - self._began < _OFTEN_UNTIL else _SELDOM)
+        self.record()
+
+    def record(self) -> None:
+        if not self._is_possible:
+            return
+        interfaces = _read_interfaces() if self._has_interfaces else []
+        is_known = self._has_connections and self._read_connections()
+        own = [self._sum(is_local) for is_local in (True, False)] if is_known else []
+        self._put({"kind": "network", "time": self._wall(), "interfaces": interfaces, "own": own})
+
+    def _sum(self, is_local: bool) -> list[int]:
+        values = [traffic for of, traffic in self._open.values() if of == is_local]
+        return [sum(column) for column in zip(self._closed[is_local], *values, strict=True)]
+
+    def _read_connections(self) -> bool:
+        """Read the counters of all connections; return whether that is possible. A connection that was closed keeps
+        what it had at the last look."""
+        found: dict[int, tuple[bool, Traffic]] = {}
+        for number, (inode, is_local, traffic) in enumerate(_connections()):
+            if number >= _MOST_CONNECTIONS:
+                self._has_connections = False
+                return False
+            found[inode] = is_local, traffic
+        for inode in self._open.keys() - found.keys():
+            is_local, traffic = self._open[inode]
+            received, sent, resent = self._closed[is_local]
+            self._closed[is_local] = received + traffic[0], sent + traffic[1], resent + traffic[2]
+        self._open = found
+        return True
+
+
+def _read_interfaces() -> list[tuple[str, int, int]]:
+    """Return name, bytes received and bytes sent of the busiest interfaces, the busiest first."""
+    found: list[tuple[str, int, int]] = []
+    for line in _COUNTERS.read_text().splitlines()[2:]:
+        name, _, counters = line.partition(":")
+        values = counters.split()
+        if len(values) > 8:
+            found.append((name.strip(), int(values[0]), int(values[8])))
+    return sorted(found, key=lambda row: -row[1] - row[2])[:_MOST_INTERFACES]
+
+
+def _connections() -> Iterator[tuple[int, bool, Traffic]]:
+    """Yield inode, whether it stays on this host, and traffic of each TCP connection of this process."""
+    for path in islice(_FILES.iterdir(), _MOST_FILES):
+        with suppress(OSError, ValueError):  # it was closed meanwhile
+            # A copy: the number may become that of another file at any time.
+            copy = os.dup(int(path.name))
+            try:
+                if stat.S_ISSOCK(os.fstat(copy).st_mode):
+                    inode, own = os.fstat(copy).st_ino, socket.socket(fileno=copy)
+                    copy = -1
+                    with own:
+                        if (found := _read_connection(own)) is not None:
+                            yield inode, *found
+            finally:
+                if copy >= 0:
+                    os.close(copy)
+
+
+def _read_connection(own: socket.socket) -> tuple[bool, Traffic] | None:
+    """Return whether a connection stays on this host, and its traffic; None if it is no TCP connection."""
+    if own.family not in (socket.AF_INET, socket.AF_INET6) or own.proto != socket.IPPROTO_TCP:
+        return None
+    here, there = own.getsockname()[0], own.getpeername()[0]
+    found = own.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO_BYTES)
+    if len(found) < _INFO_BYTES:  # a kernel before 4.19
+        return None
+    received, sent, resent = (struct.unpack_from("=Q", found, place)[0] for place in (_RECEIVED, _SENT, _RESENT))
+    return here == there, (received, sent, resent)

@@ -1,0 +1,64 @@
+"""Rates of interfaces and of the job's connections, from counters made by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lostflops.account.pace.network import table
+from memory_run import MemoryRun
+
+S = 1_000_000_000
+GB = 1_000_000_000
+
+
+def reading(  # noqa: PLR0917
+    rank: int, at: float, scope: str, interface: str | None, received: float, sent: float
+) -> dict[str, Any]:
+    counters = {"received": int(received * GB), "sent": int(sent * GB), "resent": int(sent * GB / 10)}
+    if scope == "host":
+        counters["resent"] = None  # type: ignore[assignment]
+    row = {"rank": rank, "attempt": 0, "time": int(at * S), "scope": scope, "interface": interface}
+    return {**row, **counters}
+
+
+HOST = [
+    *(reading(0, at, "host", "eth0", 3 * at, 2 * at) for at in (0, 1, 2)),
+    reading(0, 4, "host", "eth0", 20, 10),
+    *(reading(0, at, "host", "lo", 0, 0) for at in (0, 4)),
+]
+OWN = [
+    *(reading(0, at, "process", None, at, 0.5 * at) for at in (0, 4)),
+    *(reading(1, at, "process", None, at, 1.0 * at) for at in (1, 3)),
+    *(reading(rank, 2, "process", "lo", 0, 0) for rank in (0, 1)),
+]
+PLACES = [{"rank": rank, "attempt": 0, "host": "a"} for rank in (0, 1)]
+
+
+def rows(network: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    with MemoryRun(network=network, attempts=PLACES) as run:
+        return table(run).to_json()
+
+
+def test_rates_are_of_the_time_that_all_ranks_recorded() -> None:
+    """From 1 s to 3 s: the interface receives 3 and then half of 14 GB, the job sends 1 and 2 GB."""
+    [row] = rows(HOST + OWN)
+    assert (row["host"], row["interface"], row["span_ns"], row["job_ranks"]) == ("a", "eth0", 2 * S, 2)
+    assert row["received_gbs"] == pytest.approx((13 - 3) / 2)
+    assert row["sent_gbs"] == pytest.approx((7 - 2) / 2)
+    assert row["job_sent_gbs"] == pytest.approx(1.5)
+    assert row["resent_share"] == pytest.approx(0.1)
+    assert row["busiest_gbs"] == pytest.approx(14 / 2), "between the last two readings"
+
+
+def test_with_two_interfaces_nobody_knows_which_one_the_job_uses() -> None:
+    found = rows([*HOST, *OWN, *(reading(0, at, "host", "eth1", at, at) for at in (0, 4))])
+    assert {row["interface"]: row["job_sent_gbs"] for row in found} == {"eth0": None, "eth1": None}
+
+
+def test_without_connections_the_job_is_unknown_and_one_reading_is_no_rate() -> None:
+    [row] = rows(HOST)
+    assert (row["span_ns"], row["job_sent_gbs"], row["resent_share"]) == (4 * S, None, None)
+    assert rows(HOST[:1]) == []
+    assert rows([]) == []
