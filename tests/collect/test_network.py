@@ -170,6 +170,16 @@ def test_with_too_many_connections_their_traffic_is_unknown(monkeypatch: pytest.
     assert found[0]["interfaces"]
 
 
+@needs_linux
+def test_what_cannot_be_read_is_noted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[dict[str, Any]] = []
+    counters = NetworkCounters(found.append, time.time_ns, has_interfaces=True)
+    monkeypatch.setattr(network, "_FILES", tmp_path / "gone")
+    for _ in range(2):
+        counters.record()
+    assert [(record["kind"], record["what"]) for record in found] == [("note", "network_missing")]
+
+
 def test_it_reads_once_a_second_and_more_often_in_windows() -> None:
     found: list[dict[str, Any]] = []
     counters = NetworkCounters(found.append, time.time_ns, has_interfaces=True)

@@ -90,7 +90,7 @@ def _read_device() -> dict[str, Any]:
         if module is not None and module.is_initialized():
             index = module.current_device()
             found = module.memory_stats(index)
-            return {"device": f"{kind}:{index}", **{name: found[key] for name, key in _STATISTICS.items()}}
+            return {"device": f"{kind}:{index}", **{name: found.get(key) for name, key in _STATISTICS.items()}}
     return _NO_DEVICE
 
 

@@ -60,8 +60,16 @@ class NetworkCounters:
         self.record()
 
     def record(self) -> None:
+        """Record the counters now; if that fails, never again."""
         if not self._is_possible:
             return
+        try:
+            self._read()
+        except (OSError, ValueError, struct.error) as error:
+            self._is_possible = False
+            self._put({"kind": "note", "what": "network_missing", "count": 1, "reason": type(error).__name__})
+
+    def _read(self) -> None:
         interfaces = _read_interfaces() if self._has_interfaces else []
         is_known = self._has_connections and self._read_connections()
         own = [self._sum(is_local) for is_local in (True, False)] if is_known else []

@@ -19,7 +19,7 @@ _QUERY: Final = """
         select * from marks where attempt = (select max(attempt) from marks){where}
     ), sized as (
         select *, if(count(device) over (partition by rank) > 0, 'device', 'process') as kind,
-               if(kind = 'device', coalesce(allocated, 0), resident) as used
+               if(kind = 'device', if(device is null, 0, allocated), resident) as used
         from asked
     ), changed as (
         select *, used - lag(used) over (partition by rank order by number) as change from sized
