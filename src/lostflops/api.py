@@ -165,20 +165,27 @@ class TrainingRun:
         step: Numbers = (),
         limit: int = 20,
         overlap: bool = False,
+        layers: bool = False,
         topology: Path | str | None = None,
         progress: Progress | None = None,
     ) -> Result:
-        """Return calls, sizes and bandwidth of the communication; with `overlap` what runs at the same time.
+        """Return calls, sizes and bandwidth of the communication; with `overlap` what runs at the same time, with
+        `layers` the calls of each FSDP unit and layer beside its compute.
 
         NCCL's choices in ingested logs are compared with its model for the `topology`, a name or a file.
         """
         from lostflops.explain.analyze.comm import comm
+        from lostflops.explain.analyze.layers import layers as show_layers
         from lostflops.explain.analyze.overlap import overlap as show_overlap
         from lostflops.predict.costs.topology import read_topology
 
+        if overlap and layers:
+            raise UsageError("choose overlap or layers: each is an answer of its own")
         part: dict[str, Any] = {"window": _window(window), "ranks": rank, "steps": step, "progress": progress}
         if overlap:
             return show_overlap(self.stored, **part)
+        if layers:
+            return show_layers(self.stored, **part, limit=limit)
         described = None if topology is None else read_topology(topology)
         return comm(self.stored, **part, limit=limit, topology=described)
 

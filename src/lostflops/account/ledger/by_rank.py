@@ -42,6 +42,7 @@ _QUESTIONS: Final = {
     "ledger_with_kernels": "lostflops.account.ledger.accounts",
     "profile": "lostflops.account.ledger.profile",
     "kernels": "lostflops.account.ledger.kernel_totals",
+    "layers": "lostflops.account.ledger.layers",
 }
 """Module that declares each question, in `QUESTIONS`: a message can ask nothing else."""
 

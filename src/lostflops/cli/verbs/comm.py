@@ -17,9 +17,14 @@ def comm(
     window: WindowOption = None,
     rank: RankOption = None,
     step: StepOption = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Collectives to list.")] = 20,
+    limit: Annotated[
+        int, typer.Option("--limit", min=1, metavar="N", help="Collectives, units or layers to list.")
+    ] = 20,
     overlapping: Annotated[
         bool, typer.Option("--overlap", help="Show how compute, communication and copies overlap.")
+    ] = False,
+    layers: Annotated[
+        bool, typer.Option("--layers", help="Show each FSDP unit and layer beside the compute that could hide it.")
     ] = False,
     topology: Annotated[
         str | None,
@@ -47,10 +52,11 @@ def comm(
             step=step or (),
             limit=limit,
             overlap=overlapping,
+            layers=layers,
             topology=topology,
             progress=progress,
         )
-    show(replace(result, next_command=command("comm" if overlapping else "ranks", run)), as_json)
+    show(replace(result, next_command=command("comm" if overlapping or layers else "ranks", run)), as_json)
 
 
 def overlap(

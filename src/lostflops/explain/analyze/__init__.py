@@ -13,6 +13,7 @@ from lostflops.explain.analyze.flame import flame
 from lostflops.explain.analyze.hang import hang
 from lostflops.explain.analyze.kernels import kernels
 from lostflops.explain.analyze.lateness import lateness
+from lostflops.explain.analyze.layers import layers
 from lostflops.explain.analyze.memory import memory
 from lostflops.explain.analyze.overlap import overlap
 from lostflops.explain.analyze.pipeline import pipeline
@@ -37,6 +38,7 @@ ANALYSES: tuple[Callable[["Run"], Result], ...] = (
     memory,
     comm,
     overlap,
+    layers,
     ranks,
     lateness,
     pipeline,

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lostflops.account.ledger.batches import RankBatch
-from lostflops.account.ledger.host_traits import Trait
+from lostflops.account.ledger.issuing_ops import TRANSFERS, find_issuing_ops
 from lostflops.account.ledger.record import UNKNOWN_GROUP, Codes, Flags, Ns, Record
 from lostflops.predict.graph.tasks import NONE
 
@@ -24,7 +24,6 @@ _TOLD: Final = """
     select rank, event, coalesce(any_value(lane), -1) as lane, any_value(coalesce(group_id, '')) as "group",
            any_value(coalesce(op, '')) as op, any_value(coalesce(peer, -1)) as peer
     from collectives where event is not null group by rank, event"""
-_TRANSFERS: Final = ("send", "recv")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,12 +67,12 @@ def calls(run: Run, record: Record) -> HostCalls:
     columns = (column.tolist() for column in of_all.of(record.rank).values())
     told: dict[int, tuple[Any, ...]] = {number: tuple(row) for number, *row in zip(*columns, strict=True)}
     rows = [told.get(number, (NONE, "", "", NONE)) for number in event.tolist()]
-    names = [f"{op} {peer}" if op in _TRANSFERS else f"thread {lane}" for lane, _, op, peer in rows]
+    names = [f"{op} {peer}" if op in TRANSFERS else f"thread {lane}" for lane, _, op, peer in rows]
     places: dict[str, int] = {}
     lane = [places.setdefault(name, len(places)) for name in names]
     op = _texts([op for _, _, op, _ in rows])
-    transfer = np.isin(op, _TRANSFERS)
-    asked = _find_issuing_ops(record, start, op)
+    transfer = np.isin(op, TRANSFERS)
+    asked = find_issuing_ops(record, start, op)
     posted = transfer & (asked >= 0)
     # What is sent or received is recorded from after it was handed over.
     start[posted] = record.host.start[asked[posted]]
@@ -94,51 +93,4 @@ def calls(run: Run, record: Record) -> HostCalls:
 def _texts(values: list[str]) -> npt.NDArray[np.object_]:
     found = np.empty(len(values), np.object_)
     found[:] = values
-    return found
-
-
-def _find_issuing_ops(record: Record, start: Ns, op: npt.NDArray[np.object_]) -> Codes:
-    """Return the op that asked for each call: sends, receives and all others are each processed in order."""
-    found = np.full(start.size, NONE, np.int64)
-    rows = _asking(record)
-    kind = np.array([_kind(record.names[code]) for code in record.host.name[rows].tolist()], np.object_)
-    wanted = np.array([_kind(text) for text in op.tolist()], np.object_)
-    for one in ("send", "recv", ""):
-        own = np.flatnonzero(wanted == one)
-        found[own] = _pair_from_end(start[own], record.host.start, rows[kind == one])
-    return found
-
-
-def _asking(record: Record) -> Codes:
-    """Return the ops of the training thread that ask for communication, in order."""
-    host = record.host
-    rows = host.having(Trait.COMM, [record.training_lane])
-    asks = np.array([name.startswith("c10d::") for name in record.names], np.bool_)
-    rows = rows[asks[host.name[rows]]]
-    ordered: Codes = rows[np.argsort(host.start[rows], kind="stable")]
-    return ordered
-
-
-def _kind(name: str) -> str:
-    """Return `send` or `recv` for a transfer, and an empty string for any other operation.
-
-    >>> [_kind(name) for name in ("c10d::recv_", "recv", "c10d::recv_any_source_", "c10d::send", "c10d::allreduce_")]
-    ['recv', 'recv', 'recv', 'send', '']
-    """
-    return next((kind for kind in _TRANSFERS if name.removeprefix("c10d::").startswith(kind)), "")
-
-
-def _pair_from_end(start: Ns, asked: Ns, rows: Codes) -> Codes:
-    """Pair calls with the ops that asked for them, from the end: the call that was asked for last started last, and a
-    call that was asked for before the recording has no partner.
-
-    >>> _pair_from_end(np.array([5, 21, 30]), np.array([9, 10, 12]), np.array([1, 2])).tolist()
-    [-1, 1, 2]
-    """
-    found = np.full(start.size, NONE, np.int64)
-    begun = np.searchsorted(asked[rows], start, "right")
-    # Of the rows that had begun, each call takes the last that no later call took.
-    place = np.minimum.accumulate((begun - np.arange(1, start.size + 1))[::-1])[::-1] + np.arange(start.size)
-    known = place >= 0
-    found[known] = rows[place[known]]
     return found

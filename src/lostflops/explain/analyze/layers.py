@@ -1,0 +1,184 @@
+"""What does the communication of each FSDP unit and each layer cost, and is there enough compute to hide it?
+
+Exposed times of both tables sum to the communication lines of the ledger. What no layer asked for has a row of its own.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from lostflops.account.ledger.by_rank import Progress, by_rank
+from lostflops.account.ledger.layers import LAYERS, LayerCalls, RankLayers
+from lostflops.account.ledger.scope import scope
+from lostflops.core.results import Field, Result, Table, Value
+from lostflops.core.units import format_ns, format_share, pluralise
+
+if TYPE_CHECKING:
+    from lostflops.account.ledger.windows import WindowKind
+    from lostflops.store.run import Run
+
+MOST_ROWS: Final = 20
+NO_LAYER: Final = "(no layer)"
+HIDDEN, WAITS, NOTHING, LONGER, FITS = (
+    "hidden",
+    "waits for late ranks",
+    "no compute beside it",
+    "longer than compute",
+    "shorter than compute",
+)
+_LITTLE: Final = 0.05
+"""A smaller share of exposed time is not worth a change."""
+_HALF: Final = 0.5
+_ADVICE: Final = {
+    LONGER: "prefetch cannot hide it all; try larger units, a larger batch per rank, or HSDP",
+    FITS: "an earlier start (prefetch) could hide it",
+}
+
+_UNMATCHED: Final = """
+    select count(*) from collectives c left join arrivals a using (rank, event)
+    where c.rank in ({ranks}) and a.wait is null and c.event is not null"""
+
+
+@dataclass(slots=True)
+class _Sums:
+    """Sums over all ranks, in ns."""
+
+    ranks: int = 0
+    calls: int = 0
+    hidden: int = 0
+    exposed: int = 0
+    waited: int = 0
+    moving: int = 0
+    beside: int = 0
+
+    def add(self, call: LayerCalls) -> None:
+        self.ranks += 1
+        self.calls += call.calls
+        self.hidden += call.hidden
+        self.exposed += call.exposed
+        self.waited += call.waited
+        self.moving += call.moving
+        self.beside += call.beside
+
+    @property
+    def limit(self) -> str:
+        """Whether the calls are hidden, and if not why."""
+        time = self.hidden + self.exposed
+        if self.exposed <= _LITTLE * time:
+            return HIDDEN
+        if self.waited > _HALF * self.exposed:
+            return WAITS
+        if not self.beside:
+            return NOTHING
+        return LONGER if self.moving > self.beside else FITS
+
+
+Key = tuple[str, str, str]
+
+
+def layers(
+    run: Run,
+    *,
+    window: WindowKind | None = None,
+    ranks: Sequence[int] = (),
+    steps: Sequence[int] = (),
+    limit: int = MOST_ROWS,
+    progress: Progress | None = None,
+) -> Result:
+    asked = scope(run, window, ranks, steps)
+    units: dict[Key, _Sums] = defaultdict(_Sums)
+    others: dict[Key, _Sums] = defaultdict(_Sums)
+    compute: Counter[tuple[str, str]] = Counter()
+    exposed = 0
+    for found in by_rank(LAYERS, run, asked, progress):
+        exposed += found.exposed
+        _add(found, units, others, compute)
+    tables = _units(units, limit), _layers(others, compute, limit)
+    shown = tuple(table for table in tables if table.rows)
+    return Result(
+        name="layers",
+        title="Communication by unit and layer",
+        verdict=_verdict(units, others, exposed),
+        blocks=shown,
+        more=tuple(table for table in tables if not table.rows),
+        notes=_notes(run, asked.ranks) if shown else (),
+    )
+
+
+def _add(
+    found: RankLayers, units: dict[Key, _Sums], others: dict[Key, _Sums], compute: Counter[tuple[str, str]]
+) -> None:
+    for call in found.calls:
+        sums = units if call.is_unit else others
+        sums[call.layer or NO_LAYER, call.phase or "unknown", call.op].add(call)
+    for layer, phase, ns in found.compute:
+        compute[layer or NO_LAYER, phase] += ns
+
+
+def _verdict(units: dict[Key, _Sums], others: dict[Key, _Sums], exposed: int) -> str:
+    if not units and not others:
+        return "No communication ran in this window."
+    known = {key: sums for key, sums in (*units.items(), *others.items()) if key[0] != NO_LAYER}
+    if not known:
+        return (
+            f"The {format_ns(exposed)} of exposed communication has no layer: the trace names neither FSDP units nor "
+            "modules. Record the job with `lostflops run`."
+        )
+    own = sum(sums.exposed for sums in known.values())
+    share = f" ({format_share(own / exposed)})" if exposed else ""
+    says = f"{format_ns(own)} of the {format_ns(exposed)} of exposed communication{share} belongs to a unit or layer"
+    for limit in (LONGER, FITS):
+        such = {key: sums for key, sums in units.items() if sums.limit == limit}
+        if such:
+            unit, phase, op = max(such, key=lambda key: (such[key].exposed, key))
+            worst = such[unit, phase, op]
+            times = f"{format_ns(worst.moving)}, and the compute beside it {format_ns(worst.beside)}"
+            return f"{says}. The {op} of {unit} in {phase} takes {times}: {_ADVICE[limit]}."
+    return f"{says}."
+
+
+def _units(units: dict[Key, _Sums], limit: int) -> Table:
+    rows: list[tuple[Value, ...]] = [
+        (*key, sums.calls, sums.moving, sums.beside, sums.hidden, sums.exposed, sums.waited, sums.limit)
+        for key, sums in units.items()
+    ]
+    fields = (*_KEY[0], *_TIMES, Field("limit", shown=False))
+    return Table("units", "By FSDP unit, all ranks", fields, _sort(rows, 7), most_shown=limit)
+
+
+def _layers(others: dict[Key, _Sums], compute: Counter[tuple[str, str]], limit: int) -> Table:
+    rows: list[tuple[Value, ...]] = [
+        (*key, sums.calls, sums.moving, compute.get(key[:2]), sums.hidden, sums.exposed, sums.waited)
+        for key, sums in others.items()
+    ]
+    return Table("layers", "By layer, all ranks", (*_KEY[1], *_TIMES), _sort(rows, 7), most_shown=limit)
+
+
+def _sort(rows: list[tuple[Value, ...]], column: int) -> tuple[tuple[Value, ...], ...]:
+    return tuple(sorted(rows, key=lambda row: (-int(row[column] or 0), *map(str, row[:3]))))
+
+
+_KEY: Final = tuple((Field(first), Field("pass"), Field("op")) for first in ("unit", "layer"))
+_TIMES: Final = (
+    Field("calls", "count", shown=False),
+    Field("transfer_ns", "ns", "transfer"),
+    Field("compute_ns", "ns", "compute"),
+    Field("hidden_ns", "ns", "hidden"),
+    Field("exposed_ns", "ns", "exposed"),
+    Field("wait_ns", "ns", "of it wait", shown=False),
+)
+
+
+def _notes(run: Run, ranks: Sequence[int]) -> tuple[str, ...]:
+    unmatched = run.rows(_UNMATCHED.format(ranks=", ".join(map(str, ranks))))[0][0]
+    compute = (
+        "`compute` of a unit is what could hide its calls: compute of the unit before a gather, or after a reduction. "
+        "Of a layer it is the layer's own compute, which a tensor-parallel call does not run beside."
+    )
+    if not unmatched:
+        return (compute,)
+    calls = pluralise(unmatched, "call")
+    return compute, f"{calls} could not be matched with other ranks: the transfer time may include waiting."
