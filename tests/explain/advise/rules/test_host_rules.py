@@ -80,6 +80,7 @@ def test_the_lines_of_the_loop_are_named(tmp_path: Path) -> None:
 def test_what_pytorch_runs_is_not_the_loops(tmp_path: Path) -> None:
     with case_of(Loop(stacks=(TORCH,) * 4).write(tmp_path)) as case:
         assert findings(case, *HERE) == []
+        assert claims(case, host_python.RULE) == []
 
 
 def test_python_that_is_spread_over_the_lines_of_a_model_is_the_dispatch_of_its_ops(tmp_path: Path) -> None:

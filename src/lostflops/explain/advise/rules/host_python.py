@@ -56,6 +56,8 @@ def _find(case: Case) -> Iterator[Claim]:
 
 
 def _claim_from_samples(case: Case, share: float, found: Seen) -> Iterator[Claim]:
+    if not found.places:  # all samples are in PyTorch or a framework
+        return
     part = max(found.share - (collecting(case) or 0.0), 0.0)
     place, largest = found.places[0]
     if share * part < FEW or share * largest < _ONE_PLACE or found.samples < _SUSPECTED:
