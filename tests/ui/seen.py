@@ -9,9 +9,8 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page as Tab
 
 CANVAS = "#timeline .timeline .rows canvas"
-SETTLED_MS = 700
-"""After this long a timeline that has come to rest is in the address."""
-MOST_LOOKS = 10
+MOST_MS = 60_000
+"""A busy machine may need so long until a page has come to rest."""
 
 # How many pixels of two pictures differ; pictures of other sizes differ everywhere.
 DIFFERENCE = """async (pictures) => {
@@ -31,16 +30,12 @@ DIFFERENCE = """async (pictures) => {
   }
   return count;
 }"""
-# Whether a canvas shows anything: on a busy machine a page is there before its pictures are.
-PAINTED = """(selector) => {
-  const canvas = document.querySelector(selector);
-  const pixels = new Uint32Array(canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data.buffer);
-  return pixels.some((pixel) => pixel !== pixels[0]);
-}"""
-TAKE = """async (canvas) => {
-  await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
-  return canvas.toDataURL("image/png").split(",")[1];
-}"""
+# Two frames: what an event of the browser starts, such as a scroll, starts in the next one.
+FRAMES = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+# Every result is drawn, no timeline has a frame or an address to come, and no sum of a selection is awaited.
+RESTS = """() => document.documentElement.dataset.ready === "yes"
+  && !document.querySelector(".blocks.waiting, .timeline[data-moving], .pane .summing")"""
+TAKE = """(canvas) => canvas.toDataURL("image/png").split(",")[1]"""
 SMOOTHED = 50
 """Pixels whose edges may be smoothed in another way."""
 
@@ -52,13 +47,10 @@ def drawn(tab: Tab) -> Locator:
 
 
 def settle(tab: Tab) -> None:
-    """Wait until the address has not changed for a while: on a busy machine that takes longer."""
-    for _ in range(MOST_LOOKS):
-        address = tab.url
-        tab.wait_for_timeout(SETTLED_MS)
-        if tab.url == address:
-            return
-    raise AssertionError("the address does not come to rest")
+    """Wait until the page has painted what it shows and the address says so; the page itself reports that."""
+    tab.evaluate(FRAMES)
+    tab.wait_for_function(RESTS, timeout=MOST_MS)
+    tab.wait_for_url(tab.evaluate("location.href"), timeout=MOST_MS)
 
 
 def picture(tab: Tab) -> str:
@@ -68,26 +60,15 @@ def picture(tab: Tab) -> str:
     fits there, the browser makes the window taller for a moment, so that rows scroll.
     """
     drawn(tab)
-    tab.wait_for_function(PAINTED, arg=CANVAS)
     tab.mouse.move(2, 2)
     tab.evaluate("document.activeElement.blur()")
     settle(tab)
-    seen = ""
-    for _ in range(MOST_LOOKS):
-        before, seen = seen, tab.locator(CANVAS).evaluate(TAKE)
-        if seen == before:
-            return seen
-    raise AssertionError("the timeline does not come to rest")
+    return str(tab.locator(CANVAS).evaluate(TAKE))
 
 
-def look_alike(tab: Tab, other: Tab, looks: int = 5) -> bool:
-    """Return whether two timelines and what is told below them come to show the same.
-
-    On a busy machine two pictures in a row may be equal before the last paint, so both are looked at again.
-    """
-    return any(
-        difference(other, picture(tab), picture(other)) <= SMOOTHED and below(tab) == below(other) for _ in range(looks)
-    )
+def look_alike(tab: Tab, other: Tab) -> bool:
+    """Return whether two timelines, and what is told below them, are the same."""
+    return difference(other, picture(tab), picture(other)) <= SMOOTHED and below(tab) == below(other)
 
 
 def below(tab: Tab) -> str:

@@ -11,6 +11,7 @@ from lostflops.account.facts.kernel_names import short
 from lostflops.core.results import Field, Page, Pair, Pairs, Result, Table
 from lostflops.show.report.html import write_page
 from lostflops.show.report.values import format_value
+from tests.ui.seen import settle
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator
@@ -21,6 +22,12 @@ if TYPE_CHECKING:
 KERNEL = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>(int, float, float*)"
 FIELDS = (Field("name"), Field("wait_ns", "ns"), Field("note"), Field("whole", shown=False))
 ROWS = tuple((f"kernel {n:04}", (n * 7919) % 5003 if n % 10 else None, "comm.wait", KERNEL) for n in range(1_500))
+# Puts the top of a result so many pixels below the upper quarter of the window, and waits for the next frames.
+SCROLL_TO_QUARTER = """([name, below]) => {
+  const { top } = document.getElementById(name).getBoundingClientRect();
+  scrollBy({ top: top - innerHeight / 4 - below, behavior: "instant" });
+  return new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+}"""
 FIRST_COLUMN = "tbody tr:not(.room) td:first-child"
 
 
@@ -172,9 +179,32 @@ def test_a_name_that_was_cut_is_told_whole_and_found_by_any_part(file: Path, ope
     cell = table.locator("td").first
     assert cell.get_attribute("title") == KERNEL
     simple = KERNEL.removeprefix("void ").replace("at::native::", "")
-    assert cell.text_content() == f"{simple[:36]}…{simple[-19:]}"
+    assert cell.text_content() == f"{simple[:24]}…{simple[-19:]}"
     table.get_by_label("Filter rows").fill("functor_add")
     assert table.locator("tbody td").count() == 1
+
+
+def test_a_column_that_says_nothing_is_shown_only_on_request(open_page: OpenPage, tmp_path: Path) -> None:
+    fields = (Field("op"), Field("latency_ns", "ns"), Field("mark"), Field("calls", "count"))
+    table = Table("fits", "Fits", fields, (("send", None, "", 3), ("recv", None, None, 4)))
+    file = tmp_path / "page.html"
+    with file.open("w", encoding="utf-8") as stream:
+        write_page(Page("made", (Result("made", "Made", "It is made.", (table,)),), {}), stream)
+    tab = open_page(file)
+    heads = tab.locator("[data-block=fits] th")
+    assert heads.all_inner_texts() == ["op", "calls"]
+    tab.get_by_label("2 more columns").check()
+    assert heads.all_inner_texts() == ["op", "latency", "mark", "calls"]
+
+
+@pytest.mark.parametrize("below", [30, -30])
+def test_the_strip_marks_what_is_in_the_upper_quarter(file: Path, open_page: OpenPage, below: int) -> None:
+    """While the result before it is in sight too."""
+    tab = open_page(file)
+    settle(tab)
+    tab.evaluate(SCROLL_TO_QUARTER, ["second", -below])
+    tab.evaluate(SCROLL_TO_QUARTER, ["second", below])
+    tab.locator("nav [aria-current]", has_text="First" if below > 0 else "Second").wait_for()
 
 
 def test_words_tell_their_meaning_by_mouse_and_keyboard(file: Path, open_page: OpenPage) -> None:

@@ -58,7 +58,8 @@ export class Shell {
     watchTerms();
     for (const [name, why] of source.page.missing) this.miss(name, why);
     this.near = new IntersectionObserver((entries) => this.draw(entries), { rootMargin: NEAR });
-    this.seen = new IntersectionObserver(() => this.mark(), { rootMargin: "-60px 0px -60% 0px" });
+    // Its lower edge is where current() looks, so that it reports every change of that.
+    this.seen = new IntersectionObserver(() => this.mark(), { rootMargin: "-60px 0px -75% 0px" });
     listenToKeys({ help, jump: (by) => this.jump(by), current: () => this.current().element });
     onSelection((now, before) => now.view !== before.view && this.land());
     root.addEventListener("click", (event) => this.follow(event));

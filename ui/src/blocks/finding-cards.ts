@@ -8,7 +8,7 @@ import { select, selected } from "../selection";
 import { showOnTimeline } from "../timeline/where";
 import type { Finding, FindingPlace, Findings } from "../types";
 import { formatInterval, formatNs, formatPercent } from "../units";
-import { isSure, saving } from "./findings";
+import { isSure, saving, verb } from "./findings";
 
 /** Time around a stall and its wait that is shown with them, as a part of theirs. */
 const AROUND = 0.15;
@@ -58,7 +58,7 @@ function short(one: Finding): string {
   if (of === null || of.gain_high <= 0) return "no time yet";
   if (of.is_bound) return `saves at most ${formatPercent(of.gain)}`;
   if (of.gain_low <= 0) return `up to ${formatPercent(of.gain_high)}, may be zero`;
-  return `${one.level === "found" ? "saves" : "may save"} ${formatPercent(of.gain)}`;
+  return `${verb(one)} ${formatPercent(of.gain)}`;
 }
 
 /** The interval of its saving on a scale of the whole step. */

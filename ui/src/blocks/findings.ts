@@ -33,7 +33,7 @@ export function drawFindings(block: Findings): Element {
 
 function card(one: Finding, place: FindingPlace | null, open: boolean, scale: Scale): Element {
   const facts: [string, Child[]][] = [
-    ["Saves", prose(predicted(one))],
+    [one.level === "found" ? "Saves" : "May save", prose(predicted(one))],
     ["But", one.doubt ? prose(doubt(one)) : []],
     ["Fix", [h("span", { class: "fix" }, ...prose(one.fix))]],
     ["Ranks", one.ranks.length ? [formatValues(one.ranks, "")] : []],
@@ -47,7 +47,7 @@ function card(one: Finding, place: FindingPlace | null, open: boolean, scale: Sc
       "summary",
       {},
       h("span", { class: "what" }, h("span", { class: "cause" }, cause(one)), ...unbroken(one.what)),
-      isSure(one) && one.prediction ? gain(one.prediction, scale) : h("span", { class: "gain" }, `saves ${saving(one)}`),
+      isSure(one) && one.prediction ? gain(one.prediction, scale, verb(one)) : h("span", { class: "gain" }, `${verb(one)} ${saving(one)}`),
     ),
     h("dl", {}, ...shown.flatMap(([name, words]) => [h("dt", {}, name), h("dd", {}, ...words)])),
     findingActions(one, place),
@@ -58,6 +58,10 @@ function card(one: Finding, place: FindingPlace | null, open: boolean, scale: Sc
 export function cause(one: Finding): string {
   const name = one.cause.replaceAll("_", " ");
   return one.level === "suspected" ? `suspected: ${name}` : name;
+}
+
+export function verb(one: Finding): string {
+  return one.level === "found" ? "saves" : "may save";
 }
 
 /** Whether the interval of its saving can be drawn: it costs time, certainly, and the saving is no upper limit. */
@@ -104,12 +108,12 @@ function scaleOf(all: Prediction[]): Scale {
   return [Math.min(0, ...all.map((one) => one.gain_low)), Math.max(0.01, ...all.map((one) => one.gain_high))];
 }
 
-function gain(of: Prediction, [least, most]: Scale): Element {
+function gain(of: Prediction, [least, most]: Scale, saves: string): Element {
   const at = (share: number) => `${(100 * (share - least)) / (most - least)}%`;
   const width = `${(100 * (of.gain_high - of.gain_low)) / (most - least)}%`;
   const range = s(
     "svg",
-    { class: "range", role: "img", "aria-label": `saves ${formatInterval(of.gain_low, of.gain_high)} of the step (90% interval)` },
+    { class: "range", role: "img", "aria-label": `${saves} ${formatInterval(of.gain_low, of.gain_high)} of the step (90% interval)` },
     s("rect", { class: "interval", x: at(of.gain_low), width, y: 4, height: 14, rx: 2 }),
     s("line", { class: "scale", x1: 0, x2: "100%", y1: 18, y2: 18 }),
     s("line", { class: "zero", x1: at(0), x2: at(0), y1: 2, y2: 22 }),
@@ -118,5 +122,5 @@ function gain(of: Prediction, [least, most]: Scale): Element {
     s("text", { x: at(0), y: 33, "text-anchor": least < 0 ? "middle" : "start" }, "0%"),
     s("text", { x: "100%", y: 33, "text-anchor": "end" }, formatPercent(most)),
   );
-  return h("span", { class: "gain" }, "saves ", h("b", {}, formatPercent(of.gain)), " of the step", range);
+  return h("span", { class: "gain" }, `${saves} `, h("b", {}, formatPercent(of.gain)), " of the step", range);
 }

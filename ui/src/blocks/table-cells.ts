@@ -8,7 +8,8 @@ import { formatValue } from "../units";
 
 /** Columns whose numbers are ranks. */
 export const RANKS: readonly string[] = ["rank", "slowest_rank", "late_rank"];
-const LONGEST_NAME = 56;
+/** Beside four figures a name of this length fits half of a laptop's screen. */
+const LONGEST_NAME = 44;
 const END = 19;
 /** Sentences have short words and marks between them; names of kernels have neither. */
 const LONGEST_MEAN_WORD = 12;
@@ -32,6 +33,11 @@ export function isNumeric(rows: Value[][], place: number): boolean {
   return rows.every((row) => row[place] === null || typeof row[place] === "number");
 }
 
+/** A column that says nothing is shown only with those that a table leaves out. */
+export function isEmpty(rows: Value[][], place: number): boolean {
+  return rows.every((row) => row[place] === null || row[place] === "");
+}
+
 /** Names of kernels and functions, at least one of them a long one: all are written alike. */
 export function holdsNames(rows: Value[][], place: number): boolean {
   return rows.some((row) => typeof row[place] === "string" && isName(wholeName(row[place], row)));
@@ -40,6 +46,8 @@ export function holdsNames(rows: Value[][], place: number): boolean {
 export interface Column {
   place: number;
   field: Field;
+  /** Whether it is shown without being asked for. */
+  shown: boolean;
   numeric: boolean;
   names: boolean;
   /** The least and the largest value that bars are drawn for; null where there are no bars. */

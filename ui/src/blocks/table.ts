@@ -7,7 +7,7 @@ import { onSelection, selected } from "../selection";
 import type { Table, Value } from "../types";
 import { grouped } from "../rounding";
 import type { Column } from "./table-cells";
-import { barsOf, cell, compare, headOf, holdsNames, isNumeric, textOf } from "./table-cells";
+import { barsOf, cell, compare, headOf, holdsNames, isEmpty, isNumeric, textOf } from "./table-cells";
 import { windowed } from "./rows";
 import "./table.css";
 
@@ -43,6 +43,7 @@ class Grid {
     this.columns = block.fields.map((field, place) => ({
       place,
       field,
+      shown: field.shown && !isEmpty(block.rows, place),
       numeric: isNumeric(block.rows, place),
       names: holdsNames(block.rows, place),
       bars: field.has_bars ? barsOf(block.rows, place) : null,
@@ -79,7 +80,7 @@ class Grid {
   }
 
   private moreColumns(): Child {
-    const hidden = this.block.fields.filter((field) => !field.shown).length;
+    const hidden = this.columns.filter(({ shown }) => !shown).length;
     if (!hidden) return null;
     const toggle = (event: Event): void => {
       this.more = (event.target as HTMLInputElement).checked;
@@ -118,7 +119,7 @@ class Grid {
   }
 
   private shown(): Column[] {
-    return this.columns.filter(({ field }) => field.shown || this.more);
+    return this.columns.filter(({ shown }) => shown || this.more);
   }
 
   private head({ place, field, numeric }: Column): HTMLElement {

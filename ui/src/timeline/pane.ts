@@ -62,7 +62,7 @@ export class Pane {
     this.#asked = null;
     if (!area) return this.#sums.replaceChildren();
     const head = h("p", { class: "selected" }, h("strong", {}, describe(this.state, area)), this.#buttons(area, wanted));
-    const body = h("div", { class: "summing muted" });
+    const body = h("div", { class: this.around.totals ? "summing muted" : "muted" });
     this.#sums.replaceChildren(head, body);
     if (this.around.totals) this.#ask(area, body);
   }
@@ -73,7 +73,11 @@ export class Pane {
       body.textContent = "Summing…";
       this.around.totals!(area, asked.signal).then(
         (result) => !asked.signal.aborted && body.replaceWith(this.#shown(result)),
-        (error: unknown) => !asked.signal.aborted && (body.textContent = (error as Error).message),
+        (error: unknown) => {
+          if (asked.signal.aborted) return;
+          body.classList.remove("summing");
+          body.textContent = (error as Error).message;
+        },
       );
     }, SETTLED_MS);
     asked.signal.addEventListener("abort", () => clearTimeout(timer));

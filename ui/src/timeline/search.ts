@@ -31,6 +31,7 @@ export class Search {
   ) {
     this.#input.addEventListener("input", () => {
       clearTimeout(this.#timer);
+      this.redraw();
       this.#timer = window.setTimeout(() => this.#type(), TYPED_MS);
     });
     this.#input.addEventListener("keydown", (event) => {

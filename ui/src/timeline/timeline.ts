@@ -111,11 +111,18 @@ export class Timeline {
   redraw(): void {
     this.#isMoved = true;
     if (this.#waiting) return;
+    this.#say(true);
     this.#waiting = requestAnimationFrame(() => this.#paint());
+  }
+
+  /** For scripts that take pictures: whether a frame, or the address of what it shows, is still to come. */
+  #say(isMoving: boolean): void {
+    this.element.toggleAttribute("data-moving", isMoving);
   }
 
   #paint(): void {
     this.#waiting = 0;
+    this.#say(true);
     this.#painter.paint(this.state, this.#palette, this.#body.scrollTop);
     this.#minimap.paint(this.#palette);
     this.#live?.look();
@@ -127,6 +134,12 @@ export class Timeline {
   #settle(): void {
     clearTimeout(this.#settling);
     this.#isMoved = false;
+    this.#keepSight();
+    // To select it may have asked for a frame.
+    if (!this.#waiting) this.#say(false);
+  }
+
+  #keepSight(): void {
     if (!this.#hasRanks || !this.#isPlaced || !this.element.isConnected) return;
     const { zoom, top } = this.#sight();
     if (zoom) this.state.view.show(...zoom);

@@ -36,6 +36,7 @@ export class Toolbar {
     this.#order.addEventListener("change", () => tools.arrange({ order: this.#order.value === orders[0] ? "" : this.#order.value }));
     this.#filter.addEventListener("input", () => {
       clearTimeout(this.#timer);
+      tools.redraw();
       this.#timer = window.setTimeout(() => {
         this.#timer = 0;
         tools.arrange({ filter: this.#filter.value });
