@@ -70,7 +70,7 @@ def test_json(lostflops, engine) -> None:
 def test_doubtful_ranks_are_named(lostflops, engine) -> None:
     engine["stats"] = [{"rank": 0, "what": "truncated", "effect": "missing", "count": 1}]
     outcome = lostflops("ingest", "a.json", "-o", "out")
-    assert "Note: Data quality of 1 rank: 0 good, 1 usable with gaps, 0 poor." in outcome.out
+    assert "Note: Data quality: the rank is usable, with gaps." in outcome.out
     assert "Note: Rank 0 (usable): truncated: 1" in outcome.out
 
 

@@ -130,7 +130,7 @@ def test_json_of_what_the_ledger_is_split_by(lostflops, golden: Path) -> None:
         ("idle.host", 26_000, 0),
         ("comm.transfer", 20_000, 0),
     ]
-    assert "longest 42.0 us before nvjet" in found["losses"][0]["evidence"]
+    assert "Longest 42.0 us before nvjet" in found["losses"][0]["evidence"]
     assert [(str(row["rank"]), row["wall_ns"]) for row in found["worst_ranks"]] == [
         ("mean", 156_000),
         ("0", 172_000),

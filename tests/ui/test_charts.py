@@ -323,7 +323,7 @@ def test_no_hot_cell_is_lost_between_pixels(shown: Shown) -> None:
 OWNERS = (("activations", (10_000, 0, 30_000)), ("parameters", (50_000, 50_000, 50_000)), ("gradients", (0, 0, 0)))
 MEMORY = Timeline(
     "timeline",
-    "Over time",
+    "Over time, on the host",
     BEGAN,
     BEGAN + 3_000_000,
     (BEGAN + 400_000, BEGAN + 1_200_000, BEGAN + 2_345_678),

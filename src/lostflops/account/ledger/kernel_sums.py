@@ -38,7 +38,9 @@ class KernelSum:
 
     @property
     def mean_occupancy(self) -> float | None:
-        return self.occupancy / self.occupied_ns / 100 if self.occupied_ns else None
+        """The mean where it was recorded; None if that is less than half of the time, which says little of the rest."""
+        is_known = self.occupied_ns > 0 and 2 * self.occupied_ns >= self.ns
+        return self.occupancy / self.occupied_ns / 100 if is_known else None
 
 
 KernelSums = dict[Key, KernelSum]

@@ -45,7 +45,7 @@ def timeline(memory: RankMemory, steps: Sequence[tuple[int, int, int]] = (), col
     order = np.argsort(-held.max(axis=0), kind="stable")
     return Timeline(
         "timeline",
-        "Over time",
+        "Over time, on the host",
         opened,
         closed,
         at=tuple(np.maximum(times[fullest], edges[:-1]).tolist()),

@@ -25,8 +25,8 @@ def kernels(
 ) -> None:
     """Show which kernels take the device's time.
 
-    By class and by name: number of calls, time, time lost waiting for their launch, occupancy where recorded, and how
-    much of the matmul time runs on tensor cores.
+    By class and by name: number of calls, time, time lost waiting for their launch, occupancy if it was recorded for
+    half of the time or more, and how much of the matmul time runs on tensor cores.
     """
     from lostflops.cli.scope import open_run
 

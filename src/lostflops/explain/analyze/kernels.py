@@ -89,7 +89,7 @@ def _by_class(sums: KernelSums, total: KernelSum) -> Table:
         Field("ns", "ns", "time"),
         Field("share", "share"),
         Field("gap_ns", "ns", "launch gaps"),
-        Field("occupancy", "share", "occupancy, where recorded"),
+        Field("occupancy", "share"),
     )
     return Table("classes", "By class", fields, rows)
 
@@ -130,6 +130,6 @@ def _use(work: RankWork, total: KernelSum, wall: int, busy: int) -> Pairs:
                 "share",
                 "matmul time, tensor cores unknown",
             ),
-            Pair("occupancy", total.mean_occupancy, "share", "mean occupancy, where recorded"),
+            Pair("occupancy", total.mean_occupancy, "share", "mean occupancy"),
         ),
     )

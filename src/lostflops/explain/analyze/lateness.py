@@ -162,7 +162,7 @@ def _verdict(found: Comparison, late: Late, phases: HeatMap) -> Iterator[str]:
     phase = PHASES[int(np.argmax(beyond))]
     per = " per step" if (found.steps >= 0).any() else ""
     told = f", most of it in {phase}" if phase != "other" and 2 * max(beyond) > sum(beyond) else ""
-    yield f"Rank {rank} exceeds ranks that do the same work the most: by {format_ns(excess)}{per}{told}."
+    yield f"Rank {rank} takes {format_ns(excess)} more{per} than ranks that do the same work{told}."
 
 
 def _latest(late: Late) -> str:

@@ -193,6 +193,9 @@ def _verdict(good: int, usable: int, poor: int) -> str:
         return "The run has no ranks."
     if good == total:
         return f"Data quality: all {total:,} ranks are good." if total > 1 else "Data quality: the rank is good."
+    if usable == total:
+        named = f"all {total:,} ranks are" if total > 1 else "the rank is"
+        return f"Data quality: {named} usable, with gaps."
     return f"Data quality of {pluralise(total, 'rank')}: {good:,} good, {usable:,} usable with gaps, {poor:,} poor."
 
 

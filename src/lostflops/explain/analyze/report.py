@@ -192,7 +192,7 @@ def _losses(run: Run, total: RunLedger) -> Table:
     rows = []
     for line in largest:
         _, rank, event = total.longest.get(line, (0, None, None))
-        evidence = ". ".join(_evidence(run, total, line))
+        evidence = ". ".join(part[:1].upper() + part[1:] for part in _evidence(run, total, line))
         rows.append((line, total.lines[line], total.share(line), DEFINITIONS[line], evidence, rank, event))
     return Table(
         "losses",
@@ -213,7 +213,14 @@ def _losses(run: Run, total: RunLedger) -> Table:
 def _evidence(run: Run, total: RunLedger, line: str) -> Iterator[str]:
     made_of = total.parts.get(line, Counter()).most_common(2)
     if made_of:
-        yield ", ".join(f"{format_percent(ns / total.lines[line])} {name}" for name, ns in made_of)
+        shares = [(format_percent(ns / total.lines[line]), name) for name, ns in made_of]
+        if line == "comm.wait":
+            # Not who caused the wait: the last to arrive may have waited itself.
+            last = ", ".join(f"{name.removeprefix('for ')} ({share})" for share, name in shares)
+            yield f"last to arrive: {last}"
+        else:
+            of = "by group: " if line == "comm.transfer" else ""
+            yield of + ", ".join(f"{share} {name}" for share, name in shares)
     if len(total.ranks) > 1:
         most = max(total.ranks, key=lambda rank: rank.lines[line] / (rank.wall or 1))
         share, mean = most.lines[line] / (most.wall or 1), total.share(line)
@@ -328,12 +335,13 @@ def _throughput(total: RunLedger, said: Claims, told: TimedSteps | None) -> Pair
         samples = told.pace.samples_per_second if samples is None else samples
     slowest = max((rank.wall / rank.steps for rank in total.ranks if rank.steps), default=None)
     busy = sum(total.share(line) for line in BUSY_LINES) if total.total_ns else None
+    step = "step" if normal == mean else "profiled step"
     return Pairs(
         "throughput",
         "Throughput",
         (
-            Pair("step_ns", round(mean) if mean else None, "ns", "step, mean of ranks"),
-            Pair("slowest_step_ns", round(slowest) if slowest else None, "ns", "step, slowest rank"),
+            Pair("step_ns", round(mean) if mean else None, "ns", f"{step}, mean of ranks"),
+            Pair("slowest_step_ns", round(slowest) if slowest else None, "ns", f"{step}, slowest rank"),
             Pair("steps_per_second", _per_second(1, normal), "rate", "steps per second"),
             Pair("tokens_per_second", tokens, "rate", "tokens per second", tokens is not None),
             Pair("samples_per_second", samples, "rate", "samples per second", samples is not None),

@@ -146,7 +146,7 @@ def _summarise_spread(means: Mapping[int, float], walls: Mapping[int, Mapping[in
     each = [ns for by_rank in walls.values() for ns in by_rank.values()]
     return Pairs(
         "spread",
-        "Spread",
+        "Spread of the profiled steps",
         (
             Pair("median_ns", round(middle), "ns", "median"),
             Pair("shortest_ns", round(min(means.values(), default=0)), "ns", "shortest"),
