@@ -116,7 +116,7 @@ _LABELS: Final[Mapping[str, str]] = {
     "ddp": "DDP's buckets, MiB",
     "encode": "stored activations",
     "first_bucket_mb": "first bucket, MiB",
-    "imbalance": "time of each op on all ranks",
+    "imbalance": "differences of every op between ranks",
     "launch": "launch overhead",
     "no_sync": "reduce only in the last microbatch",
     "overlap": "overlap",
@@ -127,9 +127,9 @@ _LABELS: Final[Mapping[str, str]] = {
     "offload": "offload to the host",
     "schedule": "pipeline schedule",
     "stages": "compute of pipeline stages",
-    "straggler": "speed of late ranks",
+    "straggler": "slowness of late ranks",
     "sync": "host waits for the device",
-    "work": "size of each rank's batch",
+    "work": "cost of each rank's batch",
     "zero": "sharding: ZeRO stage",
 }
 _SWITCHED: Final[Mapping[str, tuple[str, ...]]] = {
