@@ -50,7 +50,9 @@ def settle(tab: Tab) -> None:
     """Wait until the page has painted what it shows and the address says so; the page itself reports that."""
     tab.evaluate(FRAMES)
     tab.wait_for_function(RESTS, timeout=MOST_MS)
-    tab.wait_for_url(tab.evaluate("location.href"), timeout=MOST_MS)
+    address = tab.evaluate("location.href")
+    # The browser reports it a little later; as a text it would be a pattern.
+    tab.wait_for_url(lambda url: url == address, timeout=MOST_MS)
 
 
 def picture(tab: Tab) -> str:
