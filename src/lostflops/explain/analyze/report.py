@@ -213,14 +213,15 @@ def _losses(run: Run, total: RunLedger) -> Table:
 def _evidence(run: Run, total: RunLedger, line: str) -> Iterator[str]:
     made_of = total.parts.get(line, Counter()).most_common(2)
     if made_of:
-        shares = [(format_percent(ns / total.lines[line]), name) for name, ns in made_of]
-        if line == "comm.wait":
-            # Not who caused the wait: the last to arrive may have waited itself.
-            last = ", ".join(f"{name.removeprefix('for ')} ({share})" for share, name in shares)
-            yield f"last to arrive: {last}"
+        # The last to arrive need not be who caused a wait: it may have waited itself.
+        of = {"comm.wait": "last to arrive: ", "comm.bubble": "waits for ", "comm.transfer": "most in groups "}.get(
+            line
+        )
+        shares = [(format_percent(ns / total.lines[line]), name.removeprefix("for ")) for name, ns in made_of]
+        if of is not None:
+            yield of + ", ".join(f"{name} ({share})" for share, name in shares)
         else:
-            of = "by group: " if line == "comm.transfer" else ""
-            yield of + ", ".join(f"{share} {name}" for share, name in shares)
+            yield ", ".join(f"{share} {name}" for share, name in shares)
     if len(total.ranks) > 1:
         most = max(total.ranks, key=lambda rank: rank.lines[line] / (rank.wall or 1))
         share, mean = most.lines[line] / (most.wall or 1), total.share(line)
