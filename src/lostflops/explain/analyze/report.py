@@ -210,13 +210,18 @@ def _losses(run: Run, total: RunLedger) -> Table:
     )
 
 
+_NAMED_FIRST: Final = {
+    "comm.wait": "last to arrive: ",  # which need not be who caused the wait: it may have waited itself
+    "comm.bubble": "waits for ",
+    "comm.transfer": "most in groups ",
+}
+"""Lines whose parts are ranks or groups, each with what these are to the line."""
+
+
 def _evidence(run: Run, total: RunLedger, line: str) -> Iterator[str]:
     made_of = total.parts.get(line, Counter()).most_common(2)
     if made_of:
-        # The last to arrive need not be who caused a wait: it may have waited itself.
-        of = {"comm.wait": "last to arrive: ", "comm.bubble": "waits for ", "comm.transfer": "most in groups "}.get(
-            line
-        )
+        of = _NAMED_FIRST.get(line)
         shares = [(format_percent(ns / total.lines[line]), name.removeprefix("for ")) for name, ns in made_of]
         if of is not None:
             yield of + ", ".join(f"{name} ({share})" for share, name in shares)
