@@ -87,8 +87,8 @@ class TrainingRun:
     ) -> Result:
         """Return where the time went.
 
-        `window` is "steps" or "trace"; `by` is phase, annotation, module, layer or rank. Findings are added only for
-        the whole run: some ranks or steps alone do not show causes.
+        `window` is "steps" or "trace"; `by` is phase, job-phase, annotation, module, layer or rank. Findings are added
+        only for the whole run: some ranks or steps alone do not show causes.
         """
         from lostflops.explain.advise.summary import report_with_findings
         from lostflops.explain.analyze.report import report

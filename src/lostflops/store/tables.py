@@ -729,18 +729,18 @@ STRETCHES = TableSchema(
 
 LEDGER = TableSchema(
     "ledger",
-    "Time of each rank by line of the [ledger](../explanation/ledger.md), in total and by step, phase, annotation, "
-    "module and detail. Derived. Each of these sums to `accounts.wall`, except `detail`, which covers only some lines, "
-    "and `step`, which has no rows in scope `trace`.",
+    "Time of each rank by line of the [ledger](../explanation/ledger.md), in total and by step, phase, phase of the "
+    "job, annotation, module and detail. Derived. Each of these sums to `accounts.wall`, except `detail`, which covers "
+    "only some lines, and `step`, which has no rows in scope `trace`.",
     (
         _RANK,
         Column(
             "split",
             "VARCHAR",
-            "`line` (the total), `detail`, `step`, `phase`, `annotation` or `module`. Filter by it: rows with "
-            "another value count the same time again.",
+            "`line` (the total), `detail`, `step`, `phase`, `job_phase`, `annotation` or `module`. Filter by it: rows "
+            "with another value count the same time again.",
         ),
-        Column("name", "VARCHAR", "Detail, phase, annotation or module; null for `line` and `step`."),
+        Column("name", "VARCHAR", "Detail, phase, phase of the job, annotation or module; null for `line` and `step`."),
         Column("step", "INTEGER", "Number of the step, for `step`."),
         Column("line", "VARCHAR", "Line of the ledger, e.g. `compute`, `comm.wait`."),
         Column("ns", "BIGINT", "Time.", "ns"),

@@ -79,7 +79,7 @@ _WORDS: Final = {
     ),
     ("stats", "effect"): ("dropped", "repaired", "guessed", "missing", "note"),
     ("accounts", "scope"): ("steps", "trace"),
-    ("ledger", "split"): ("line", "detail", "step", "phase", "annotation", "module"),
+    ("ledger", "split"): ("line", "detail", "step", "phase", "job_phase", "annotation", "module"),
     ("network", "scope"): ("host", "process"),
     ("findings", "level"): ("found", "suspected"),
 }

@@ -13,6 +13,7 @@ import numpy as np
 
 from lostflops.account.ledger.by_rank import Question
 from lostflops.account.ledger.host_traits import Trait
+from lostflops.account.ledger.job_phases import by_job_phase
 from lostflops.account.ledger.kernel_sums import KernelSums, add_kernels, kernel_sums
 from lostflops.account.ledger.lines import BUSY_LINES, IDLE_LINES, LINES
 from lostflops.account.ledger.modules import by_module
@@ -90,6 +91,8 @@ class RankLedger:
     """Lines of each step."""
     phases: dict[str, Lines]
     """Lines by phase."""
+    job_phases: dict[str, Lines]
+    """Lines by phase of the job, such as rollout or decode."""
     annotations: dict[str, Lines]
     """Lines by annotation."""
     modules: dict[str, Lines]
@@ -138,6 +141,7 @@ def account(record: Record, chosen: LedgerWindow, sums: KernelSums | None = None
         parts=parts(record, made, classes),
         steps=_steps(made),
         phases=labelled[0],
+        job_phases=by_job_phase(record, made, shares),
         annotations=labelled[1],
         modules=by_module(record, made, shares),
         samples=counts,

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from lostflops.account.facts.job_phases import NO_PHASE
 from lostflops.account.facts.source_code import code_of, function_of, place_of
 from lostflops.account.ledger.lines import GROUPS, HOST_LINES, LINES, compute_group_shares
 from lostflops.account.ledger.modules import NO_MODULE, layer_of
@@ -25,11 +26,22 @@ def layers(modules: Mapping[str, Counter[str]]) -> dict[str, Counter[str]]:
 
 
 def module_table(name: str, sums: Mapping[str, Counter[str]], whole: int) -> Table:
-    """Return a table of all modules, so that each line sums to the ledger's; empty if no module was annotated."""
+    """Return a table of all modules; empty if no module was annotated."""
     told = sums if set(sums) - {NO_MODULE} else {}
-    ordered = sorted(told.items(), key=lambda item: (-item[1].total(), item[0]))
+    return _split_table(name, f"By {name.removesuffix('s')} of the model", told, whole)
+
+
+def job_phase_table(sums: Mapping[str, Counter[str]], whole: int) -> Table:
+    """Return a table of all phases of the job; empty if it marks none."""
+    told = sums if set(sums) - {NO_PHASE} else {}
+    return _split_table("job_phases", "By phase of the job, all ranks", told, whole)
+
+
+def _split_table(name: str, title: str, sums: Mapping[str, Counter[str]], whole: int) -> Table:
+    """Return a table of all parts, the largest first, so that each line sums to the ledger's."""
+    ordered = sorted(sums.items(), key=lambda item: (-item[1].total(), item[0]))
     fields = (
-        Field("name", label=name.removesuffix("s")),
+        Field("name", label=name.removesuffix("s").replace("job_", "")),
         Field("ns", "ns", "time"),
         Field("share", "share"),
         *(Field(group, "share") for group in GROUPS),
@@ -45,7 +57,7 @@ def module_table(name: str, sums: Mapping[str, Counter[str]], whole: int) -> Tab
         )
         for key, lines in ordered
     )
-    return Table(name, f"By {name.removesuffix('s')} of the model", fields, rows, most_shown=MOST_SHOWN)
+    return Table(name, title, fields, rows, most_shown=MOST_SHOWN)
 
 
 def where(samples: LineStacks, times: LineStacks) -> Table:

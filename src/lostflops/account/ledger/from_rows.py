@@ -116,6 +116,7 @@ def _ledger(rank: int, rows: dict[str, list[Row]]) -> RankLedger:
         parts=read.details,
         steps=steps,
         phases=read.splits["phase"],
+        job_phases=read.splits["job_phase"],
         annotations=read.splits["annotation"],
         modules=read.splits["module"],
         samples=counts,
@@ -145,7 +146,7 @@ class _Ledger:
         self.lines, self.longest = _zero_lines(), dict[str, LongestStretch]()
         self.details: dict[str, dict[str, int]] = {}
         self.steps: dict[int, Lines] = {}
-        self.splits: dict[str, dict[str, Lines]] = {"phase": {}, "annotation": {}, "module": {}}
+        self.splits: dict[str, dict[str, Lines]] = {"phase": {}, "job_phase": {}, "annotation": {}, "module": {}}
         for split, name, step, line, ns, longest, event, _ in rows:
             if split == "line":
                 self.lines[line] = ns

@@ -26,7 +26,7 @@ _STEPS: Final = "select distinct step from spans where step is not null and {}"
 # The order is that in which the ranks, added one by one, would name them first.
 _SPLITS: Final = """
     select split, name, line, sum(ns)::bigint from ledger
-    where split in ('detail', 'phase', 'annotation', 'module') and {} group by split, name, line
+    where split in ('detail', 'phase', 'job_phase', 'annotation', 'module') and {} group by split, name, line
     order by min(rank::bigint * 4294967296 + place)"""
 _STACKS: Final = """
     select line, stack, sum(count)::bigint, sum(ns)::bigint from stacks where {} group by line, stack
@@ -90,7 +90,12 @@ def _add_account(total: RunLedger, sums: list[Any]) -> int:
 
 
 def _add_splits(run: Run, chosen: str, total: RunLedger) -> None:
-    into = {"phase": total.phases, "annotation": total.annotations, "module": total.modules}
+    into = {
+        "phase": total.phases,
+        "job_phase": total.job_phases,
+        "annotation": total.annotations,
+        "module": total.modules,
+    }
     for split, name, line, ns in run.rows(_SPLITS.format(chosen)):
         if split == "detail":
             total.parts.setdefault(line, Counter())[name] = ns

@@ -127,7 +127,12 @@ def _lines(ledger: RankLedger) -> Iterator[Row]:
         yield from (("detail", name, None, line, ns, None, None) for name, ns in details.items())
     for number, lines in zip(ledger.window.number, ledger.steps, strict=True):
         yield from (("step", None, number, line, ns, None, None) for line, ns in lines.items() if ns)
-    for split, sums in (("phase", ledger.phases), ("annotation", ledger.annotations), ("module", ledger.modules)):
+    for split, sums in (
+        ("phase", ledger.phases),
+        ("job_phase", ledger.job_phases),
+        ("annotation", ledger.annotations),
+        ("module", ledger.modules),
+    ):
         yield from _split(split, sums)
 
 

@@ -28,6 +28,7 @@ class RunLedger:
     lines: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(LINES, 0)))
     parts: dict[str, Counter[str]] = field(default_factory=dict)
     phases: dict[str, Counter[str]] = field(default_factory=dict)
+    job_phases: dict[str, Counter[str]] = field(default_factory=dict)
     annotations: dict[str, Counter[str]] = field(default_factory=dict)
     modules: dict[str, Counter[str]] = field(default_factory=dict)
     samples: dict[str, Counter[str]] = field(default_factory=dict)
@@ -81,6 +82,7 @@ class RunLedger:
         for mine, theirs in (
             (self.parts, ledger.parts),
             (self.phases, ledger.phases),
+            (self.job_phases, ledger.job_phases),
             (self.annotations, ledger.annotations),
             (self.modules, ledger.modules),
             (self.samples, ledger.samples),

@@ -23,6 +23,7 @@ EXAMPLE = "lostflops report run --by rank"
 
 class ReportBy(StrEnum):
     PHASE = "phase"
+    JOB_PHASE = "job-phase"
     ANNOTATION = "annotation"
     MODULE = "module"
     LAYER = "layer"

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Final
 from lostflops.account.align.answers import clock_notes, clock_of
 from lostflops.account.ledger.answers import total_of
 from lostflops.account.ledger.bound import WORDS, Bound
-from lostflops.account.ledger.breakdowns import layers, module_table, sampled_in, where
+from lostflops.account.ledger.breakdowns import job_phase_table, layers, module_table, sampled_in, where
 from lostflops.account.ledger.by_rank import Progress
+from lostflops.account.ledger.iterations import explain_iterations, read_iterations, tabulate_iterations
 from lostflops.account.ledger.lines import BUSY_LINES, COMM_LINES, DEFINITIONS, GROUPS, LINES, compute_group_shares
 from lostflops.account.ledger.mfu import Claims, hfu, waterfall
 from lostflops.account.ledger.scope import Scope, scope
@@ -36,6 +37,7 @@ UNEVEN: Final = 1.1
 """A rank is named as the one that loses most if its share is above this many times the mean."""
 NO_MODULES: Final = "No modules were recorded. lostflops run records them by default."
 _ONE_RANK: Final = "Only one rank was recorded: comm.transfer includes its waits for other ranks."
+NO_JOB_PHASES: Final = 'No phases of the job were marked: use torch.profiler.record_function("phase:NAME").'
 _FOLDED: Final = ("utilization", "overlap", "throughput", "memory", "quality", "recorded")
 """Blocks that a terminal shows with --full."""
 SMALL: Final = 0.02
@@ -64,12 +66,15 @@ def report(
     clock = clock_of(run)
     breakdowns = {
         "phase": _sums_table("phases", "By phase of training, all ranks", total.phases, total.total_ns),
+        "job-phase": job_phase_table(total.job_phases, total.total_ns),
         "annotation": _sums_table("annotations", "By annotation", total.annotations, total.total_ns),
         "module": module_table("modules", total.modules, total.total_ns),
         "layer": module_table("layers", layers(total.modules), total.total_ns),
         "rank": _worst_ranks(total),
     }
-    shown = breakdowns.pop(by or "phase")
+    has_phases = bool(breakdowns["job-phase"].rows)
+    shown = breakdowns.pop(by or ("job-phase" if has_phases else "phase"))
+    served = read_iterations(run, asked.ranks, asked.steps)
     told, held = TimedSteps.of(run, ranks), summary(run, asked.ranks)
     result = Result(
         name="report",
@@ -83,6 +88,7 @@ def report(
             _ledger(total, normal_steps(run)),
             _losses(run, total),
             shown,
+            *([tabulate_iterations(served)] if served else []),
             *([_overlap(total)] if total.comm else []),
             *([_throughput(total, said, told)] if total.step_count else []),
             *([held] if held is not None else []),
@@ -90,6 +96,8 @@ def report(
         ),
         notes=(
             *([NO_MODULES] if by in ("module", "layer") and not shown.rows else []),
+            *([NO_JOB_PHASES] if by == "job-phase" and not has_phases else []),
+            *explain_iterations(served),
             *filter(None, (inferred_steps(run, asked.ranks),)),
             *_notes(asked, total, accelerated, _records_launches(run, asked)),
             *([_ONE_RANK] if len(run.ranks) == 1 and total.lines["comm.transfer"] else []),
@@ -105,7 +113,7 @@ def report(
             clock,
         ),
         folded=(
-            *([] if by else [shown.name]),
+            *([] if by or has_phases else [shown.name]),
             *([] if fall.value is not None else [fall.name]),
             *_FOLDED,
         ),

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from lostflops.account.ledger.answers import ledgers
 from lostflops.account.ledger.by_rank import Progress
+from lostflops.account.ledger.iterations import explain_iterations, read_iterations, tabulate_iterations
 from lostflops.account.ledger.lines import GROUPS, LINES, compute_group_shares
 from lostflops.account.ledger.scope import scope
 from lostflops.account.ledger.windows import WindowKind, inferred_steps
@@ -84,13 +85,18 @@ def _report_profiled_steps(run: Run, ranks: Sequence[int], steps: Sequence[int],
             each.append((ledger.rank, number, sum(own.values()), *(own[line] for line in LINES)))
     means = {number: sum(by_rank.values()) / len(by_rank) for number, by_rank in sorted(walls.items())}
     middle = median(means.values()) if means else 0.0
+    served = read_iterations(run, asked.ranks, asked.steps)
     result = Result(
         name="steps",
         title="Steps",
         verdict=_verdict(means, middle),
-        blocks=(_table(means, walls, lines, middle), _summarise_spread(means, walls, middle)),
+        blocks=(
+            _table(means, walls, lines, middle),
+            _summarise_spread(means, walls, middle),
+            *([tabulate_iterations(served)] if served else []),
+        ),
         more=(_each(each),),
-        notes=tuple(filter(None, (inferred_steps(run, asked.ranks),))),
+        notes=tuple(filter(None, (inferred_steps(run, asked.ranks), *explain_iterations(served)))),
     )
     per_rank = {number: {line: ns / len(walls[number]) for line, ns in own.items()} for number, own in lines.items()}
     return _add_step_plot(result, strip(_mark_slow_steps(means, per_rank, middle), middle))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from lostflops.account.facts.job_phases import MARK
 from lostflops.ingest.common.columns import NULL
 from lostflops.ingest.formats.kineto.kernel_period import first_of_periods
 from lostflops.ingest.timeline.event_kinds import KERNELS, KIND_CODE
@@ -23,12 +24,6 @@ if TYPE_CHECKING:
 
 Ns = npt.NDArray[np.int64]
 
-_MARK: Final = re.compile(
-    r"step\[[A-Z]\w*[ \]]"  # SGLang: step[DECODE bs=64]
-    r"|execute_(?:\w+_)?context_\d+\(.*\)_generation_\d+\("  # vLLM: execute_context_1(888)_generation_0(0)
-    r"|(?:prefill|decode)\[bs=\d"  # ATOM: prefill[bs=2 tok=16384]
-    r"|\[Executor\] _forward_step\b"  # TensorRT-LLM: [Executor] _forward_step 12: 0 ctx reqs, 8 gen reqs
-)
 _OPTIMIZER: Final = re.compile(r"Optimizer\.step#")
 _FEWEST_UPDATES: Final = 3
 """With at least this many calls of the optimizer, the time between two calls is a step."""
@@ -64,7 +59,7 @@ def infer_steps(recording: Recording) -> None:
 
 def _from_marks(recording: Recording) -> list[StepSpan]:
     """Return steps from marks: a step ends where the next begins; the last ends with its mark."""
-    marks = _annotations(recording, _MARK)
+    marks = _annotations(recording, MARK)
     if marks is None:
         return []
     # A mark inside another is part of it: a draft model runs within its step.
