@@ -38,7 +38,7 @@ _FIELDS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Iteration:
+class ServedIteration:
     """One batch on one rank."""
 
     rank: int
@@ -49,14 +49,14 @@ class Iteration:
     """Whether the next iteration ends it, and not the recording."""
 
 
-def read_iterations(run: Run, ranks: Sequence[int], steps: Sequence[int] = ()) -> list[Iteration]:
+def read_iterations(run: Run, ranks: Sequence[int], steps: Sequence[int] = ()) -> list[ServedIteration]:
     """Return the iterations of these ranks in order; none if their steps were not inferred from marks."""
     marked = [rank for (rank,) in run.rows(_MARKED.format(", ".join(map(str, ranks))))]
     found = list(_read(run, sorted(marked))) if marked else []
     return [one for one in found if not steps or one.step in steps]
 
 
-def _read(run: Run, ranks: list[int]) -> Iterator[Iteration]:
+def _read(run: Run, ranks: list[int]) -> Iterator[ServedIteration]:
     batches: dict[tuple[int, int], ServedBatch] = {}
     for rank, step, name in run.rows(_MARKS.format(", ".join(map(str, ranks)))):
         if batch := parse_mark(name or ""):
@@ -67,22 +67,22 @@ def _read(run: Run, ranks: list[int]) -> Iterator[Iteration]:
         follows = [*(after[1] for after in edges[1:]), None]
         for (step, start, stop), following in zip(edges, follows, strict=True):
             batch = batches.get((rank, step), ServedBatch(UNKNOWN_KIND))
-            yield Iteration(rank, step, batch, stop - start, stop == following)
+            yield ServedIteration(rank, step, batch, stop - start, stop == following)
 
 
-def tabulate_iterations(iterations: Sequence[Iteration]) -> Table:
+def tabulate_iterations(iterations: Sequence[ServedIteration]) -> Table:
     """Return times and throughput of each kind of iteration.
 
     They are medians: the first iteration of a recording often contains the start of the profiler.
     """
-    kinds: defaultdict[str, list[Iteration]] = defaultdict(list)
+    kinds: defaultdict[str, list[ServedIteration]] = defaultdict(list)
     for one in iterations:
         kinds[one.batch.kind].append(one)
     rows = tuple(_row(kind, kinds[kind]) for kind in sorted(kinds))
     return Table("iterations", "Iterations of the server, median over iterations and ranks", _FIELDS, rows)
 
 
-def _row(kind: str, every: list[Iteration]) -> tuple[Value, ...]:
+def _row(kind: str, every: list[ServedIteration]) -> tuple[Value, ...]:
     used = [one for one in every if one.is_whole] or every
     times = [one.ns for one in used]
     rates = [one.batch.tokens * 1e9 / one.ns if one.batch.tokens is not None and one.ns else None for one in used]
@@ -105,7 +105,7 @@ def _compute_median(values: Sequence[float | None]) -> float | None:
     return median(known) if len(known) == len(values) else None
 
 
-def explain_iterations(iterations: Sequence[Iteration]) -> Iterator[str]:
+def explain_iterations(iterations: Sequence[ServedIteration]) -> Iterator[str]:
     """Yield what a reader of the table must know."""
     alone = sorted({one.batch.kind for one in iterations} - {one.batch.kind for one in iterations if one.is_whole})
     if alone:
