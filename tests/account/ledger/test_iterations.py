@@ -13,7 +13,10 @@ import pytest
 from tests.ingest.conftest import Traces
 from tests.ingest.test_kineto_golden import kernel, launch, note, step
 
+from lostflops.account.facts.job_phases import NO_PHASE
+from lostflops.account.ledger.answers import ledgers
 from lostflops.account.ledger.iterations import explain_iterations, read_iterations, tabulate_iterations
+from lostflops.account.ledger.scope import scope
 from lostflops.explain.analyze.report import report
 from lostflops.explain.analyze.steps import steps
 from lostflops.ingest import ingest
@@ -143,8 +146,7 @@ def test_steps_of_recorded_servers_equal_their_marks(tmp_path, pattern, kind, re
             dict(zip([field.name for field in table.fields], table.rows[0], strict=True))
             for table in [tabulate_iterations(iterations)]
         ]
-        lines = run.rows("select name, sum(ns) from ledger where split = 'job_phase' group by 1")
-        [(wall,)] = run.rows("select wall from accounts")
+        [ledger] = ledgers(run, scope(run, None))
     begin = found[0][1]
     assert [number for number, _, _ in found] == list(range(len(names)))
     assert [(start - begin, stop - begin) for _, start, stop in found] == edges
@@ -153,5 +155,5 @@ def test_steps_of_recorded_servers_equal_their_marks(tmp_path, pattern, kind, re
     if len(names) > 1:
         assert row["ns"] == round(median(after - start for start, after in pairwise(device)))
     assert (row["requests"], row["tokens"], row["is_whole"]) == (requests, tokens, len(names) > 1)
-    assert sum(ns for _, ns in lines) == wall
-    assert {name for name, _ in lines} <= {kind, "no phase"}
+    assert sum(sum(lines.values()) for lines in ledger.job_phases.values()) == ledger.window.wall
+    assert set(ledger.job_phases) - {NO_PHASE} == {kind}

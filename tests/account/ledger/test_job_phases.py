@@ -7,6 +7,7 @@ import pytest
 from tests.ingest.conftest import Traces
 from tests.ingest.test_kineto_golden import kernel, launch, note, op
 
+from lostflops.account.derive.derive import derive
 from lostflops.account.facts.job_phases import NO_PHASE
 from lostflops.account.ledger.answers import ledgers, total_of
 from lostflops.account.ledger.lines import BUSY_LINES
@@ -138,8 +139,10 @@ def test_random_jobs_against_a_walk_over_every_microsecond(written):
 
 def test_the_stored_total_is_the_sum_and_the_report_shows_it(written):
     parts = read_ledgers(written, LOOP, LOOP)
+    assert derive(written.run)
     with Run.open(written.run) as run:
         total = total_of(run, scope(run, None))
+        assert list(ledgers(run, scope(run, None)))[0].job_phases == parts[0].job_phases
         answer = report(run).to_json()
         silent = report(run, by="phase")
     assert {name: lines.total() for name, lines in total.job_phases.items()} == {
