@@ -142,7 +142,7 @@ def test_the_stored_total_is_the_sum_and_the_report_shows_it(written):
     assert derive(written.run)
     with Run.open(written.run) as run:
         total = total_of(run, scope(run, None))
-        assert list(ledgers(run, scope(run, None)))[0].job_phases == parts[0].job_phases
+        assert next(ledgers(run, scope(run, None))).job_phases == parts[0].job_phases
         answer = report(run).to_json()
         silent = report(run, by="phase")
     assert {name: lines.total() for name, lines in total.job_phases.items()} == {
