@@ -155,8 +155,8 @@ def _peak(run: Run, asked: Scope, work: RankWork, claims: Claims) -> _Peak:
     dtype = _main_dtype(work)
     if dtype is None:
         raise _Unknown(
-            "no op with shapes shows the dtype. Record with record_shapes=True, or give --peak-tflops and "
-            "--model-flops."
+            "no op with shapes shows the dtype. Record with record_shapes=True, and without CUDA graphs: they replay "
+            "kernels without ops. Or give --peak-tflops and --model-flops."
         )
     if dtype not in device.peaks:
         raise _Unknown(f"the {dtype} peak of {device.name} is not confirmed. Give it with --peak-tflops.")
