@@ -245,7 +245,7 @@ def test_what_the_user_says_may_be_impossible(lostflops, golden: Path, words: tu
     [
         ("Frobnicator 9000", True, "the peak of 'Frobnicator 9000' is unknown. Give"),
         ("", True, "the trace names no accelerator. Give the dense peak of one device with --peak-tflops."),
-        ("NVIDIA H100 80GB HBM3", False, "Record with record_shapes=True, or give --peak-tflops and --model-flops."),
+        ("NVIDIA H100 80GB HBM3", False, "Or give --peak-tflops and --model-flops."),
     ],
 )
 def test_unknown_mfu_says_why(lostflops, tmp_path: Path, device: str, shapes: bool, reason: str) -> None:
