@@ -172,7 +172,7 @@ def test_every_split_of_the_ledger_sums_to_the_time_of_the_rank(run):
     walls = dict(rows(run, "select rank, wall from accounts"))
     assert len(walls) == 4
     sums = rows(run, "select rank, split, sum(ns)::bigint from ledger where split <> 'detail' group by all")
-    assert {split for _, split, _ in sums} == {"line", "step", "phase", "annotation", "module"}
+    assert {split for _, split, _ in sums} == {"line", "step", "phase", "job_phase", "annotation", "module"}
     assert all(ns == walls[rank] for rank, _, ns in sums)
     spans = rows(run, "select rank, sum(stop - start)::bigint from spans group by rank")
     assert dict(spans) == walls
