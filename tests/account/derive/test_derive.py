@@ -74,7 +74,7 @@ def compare_stored_with_computed(folder):
         # Of equal times the first is named, so the order counts as well.
         for (one, kernels), (other, known) in zip(stored, computed, strict=True):
             assert list(kernels) == list(known)
-            for name in ("phases", "annotations", "modules", "groups", "together"):
+            for name in ("phases", "job_phases", "annotations", "modules", "groups", "together"):
                 assert list(getattr(one, name)) == list(getattr(other, name))
         compare_stretches(opened)
 
@@ -111,7 +111,7 @@ def compare_sums(folder):
         some = asked.ranks[1:3]
         assert plain(stored_total(opened, some)) == plain(RunLedger.of(ledgers(opened, replace(asked, ranks=some))))
     assert plain(queried) == plain(added)
-    for name in ("parts", "phases", "annotations", "modules", "samples"):
+    for name in ("parts", "phases", "job_phases", "annotations", "modules", "samples"):
         one, other = getattr(queried, name), {key: sums for key, sums in getattr(added, name).items() if sums}
         assert [(key, sums.most_common()) for key, sums in one.items()] == [
             (key, sums.most_common()) for key, sums in other.items()
