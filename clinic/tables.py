@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from textwrap import shorten
+from typing import Final
 
 from clinic.scoring import HEALTHY, NEAR, NOTHING, Outcome, Score, confusion
+
+_WIDEST: Final = 60
+"""Characters of a reason why a job could not be scored; the results have all of it."""
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> str:
@@ -50,7 +55,7 @@ def patients(outcomes: Sequence[Outcome]) -> str:
 def _patient(one: Outcome) -> tuple[str, ...]:
     first = (one.name, _named(["|".join(ids) for ids in one.names], HEALTHY))
     if one.skipped or one.failed:
-        return (*first, one.skipped or f"failed: {one.failed}", "", "", "", "", "")
+        return (*first, one.skipped or shorten(f"failed: {one.failed}", _WIDEST), "", "", "", "", "")
     found = _named([finding.cause for finding in one.found[:3]], NOTHING)
     if one.suspected:
         found += f" (suspected: {', '.join(finding.cause for finding in one.suspected)})"
