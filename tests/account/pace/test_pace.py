@@ -319,7 +319,7 @@ def test_an_attempt_without_a_settled_step_is_shown_if_there_is_no_other(tmp_pat
     with Run.open(tmp_path / "run") as run:
         pace = choose_pace(paces(run))
         assert (pace.p50, pace.phases) == (None, tuple(map(float, EARLY)))
-        assert went(pace).startswith("1 step recorded, but no normal one")
+        assert went(pace).startswith("1 step recorded, but no normal step")
         assert lateness(run, pace).why_not
 
 

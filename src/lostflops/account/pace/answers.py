@@ -147,7 +147,10 @@ def enqueues(found: JobLateness, limit: int = _MOST_RANKS) -> Table:
 def went(pace: JobPace) -> str:
     """Say how fast the job went, and where the time of a step is."""
     if pace.p50 is None or pace.p95 is None:
-        return f"{pluralise(pace.steps, 'step')} recorded, but no normal one: each is the first, compiled or profiled."
+        return (
+            f"{pluralise(pace.steps, 'step')} recorded, but no normal step: each is the first, compiled or profiled, "
+            "or ran before the first timed forward pass."
+        )
     known = {phase: share for phase in PHASES if (share := pace.share(phase))}
     largest = sorted(known, key=known.__getitem__, reverse=True)
     shares = ", ".join(f"{phase} {format_share(known[phase])}" for phase in largest)

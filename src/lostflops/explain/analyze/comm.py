@@ -3,7 +3,7 @@
 The time of a collective on a rank includes its wait for the others. The transfer starts when the last recorded rank has
 arrived, and bandwidths are computed from transfers only. algbw is size / time, with the size of the gathered tensor for
 all-gather and of the input for reduce-scatter; busbw scales it to the bytes that cross a link. If logs of NCCL were
-ingested, its communicators, transports and choices are held against the links of the machine and NCCL's own model.
+ingested, its communicators, transports and choices are compared with the machine's links and with NCCL's own model.
 """
 
 from __future__ import annotations

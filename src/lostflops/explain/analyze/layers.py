@@ -34,7 +34,7 @@ _LITTLE: Final = 0.05
 _HALF: Final = 0.5
 _ADVICE: Final = {
     LONGER: "prefetch cannot hide it all; try larger units, a larger batch per rank, or HSDP",
-    FITS: "an earlier start (prefetch) could hide it",
+    FITS: "start it earlier (prefetch)",
 }
 
 _UNMATCHED: Final = """
@@ -128,14 +128,14 @@ def _verdict(units: dict[Key, _Sums], others: dict[Key, _Sums], exposed: int) ->
             "modules. Record the job with `lostflops run`."
         )
     own = sum(sums.exposed for sums in known.values())
-    share = f" ({format_share(own / exposed)})" if exposed else ""
-    says = f"{format_ns(own)} of the {format_ns(exposed)} of exposed communication{share} belongs to a unit or layer"
+    part = f"{format_ns(own)} ({format_share(own / exposed)}) of the" if own < exposed else "All"
+    says = f"{part} {format_ns(exposed)} of exposed communication belongs to a unit or layer"
     for limit in (LONGER, FITS):
         such = {key: sums for key, sums in units.items() if sums.limit == limit}
         if such:
             unit, phase, op = max(such, key=lambda key: (such[key].exposed, key))
             worst = such[unit, phase, op]
-            times = f"{format_ns(worst.moving)}, and the compute beside it {format_ns(worst.beside)}"
+            times = f"{format_ns(worst.moving)}, and the compute that could hide it {format_ns(worst.beside)}"
             return f"{says}. The {op} of {unit} in {phase} takes {times}: {_ADVICE[limit]}."
     return f"{says}."
 
@@ -175,8 +175,9 @@ _TIMES: Final = (
 def _notes(run: Run, ranks: Sequence[int]) -> tuple[str, ...]:
     unmatched = run.rows(_UNMATCHED.format(ranks=", ".join(map(str, ranks))))[0][0]
     compute = (
-        "`compute` of a unit is what could hide its calls: compute of the unit before a gather, or after a reduction. "
-        "Of a layer it is the layer's own compute, which a tensor-parallel call does not run beside."
+        "For a unit, `compute` is what could hide its calls: the compute of the unit before a gather, or after a "
+        "reduction. For a layer, it is the layer's own compute, which cannot hide a tensor-parallel call. `hidden` and "
+        "`exposed` include waits for late ranks, `transfer` does not."
     )
     if not unmatched:
         return (compute,)

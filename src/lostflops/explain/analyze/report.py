@@ -155,7 +155,7 @@ def _describe_utilization(used: Pairs, compute: float) -> str:
         of = (
             ""
             if used.bound == "compute" and share < compute + 0.01
-            else f": {format_percent(share)} of the time with waits for it"
+            else f": {format_percent(share)} of the time, including waits for it"
         )
         return f"{reached}Bound by {used.bound}{of}. "
     first, second = sorted(WORDS, key=lambda word: -getattr(used, f"{word}_bound"))[:2]

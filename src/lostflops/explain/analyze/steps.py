@@ -119,6 +119,8 @@ def _verdict(means: Mapping[int, float], middle: float) -> str:
         return "No rank has a complete step."
     slow = [number for number, mean in means.items() if mean > SLOW * middle]
     told = f"the median takes {format_ns(round(middle))}"
+    if len(means) == 1:
+        return f"1 step; it takes {format_ns(round(middle))}."
     if not slow:
         return f"{pluralise(len(means), 'step')}; {told}, and no step is more than {SLOW - 1:.0%} longer."
     worst = max(slow, key=lambda number: means[number])

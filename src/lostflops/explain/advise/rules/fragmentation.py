@@ -41,7 +41,7 @@ def _find(case: Case) -> Iterator[Claim]:
             0.7,
         )
     elif has_device and not case.run.rows("select 1 from allocator_blocks limit 1"):
-        raise NotChecked("only a snapshot shows holes: write one with torch.cuda.memory._dump_snapshot(FILE)")
+        raise NotChecked("needs a snapshot of the allocator: write one with torch.cuda.memory._dump_snapshot(FILE)")
 
 
 def _is_much(case: Case, one: Fragmentation, *, is_short: bool) -> bool:
