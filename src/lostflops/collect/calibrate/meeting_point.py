@@ -86,9 +86,9 @@ class MeetingPoint:
             if missing and time.monotonic() > until:
                 here = sorted({self._get(f"here/{rank}")[1:] for rank in range(self.world) if rank not in missing})
                 return (
-                    f"{_name(missing)} of {self.world} did not start within the time limit. Ranks are there from "
-                    f"{', '.join(here[:_MOST_NAMED])}. Check the launcher's output on the other hosts, and that they "
-                    f"reach {self._address}:{self._port}."
+                    f"{_name(missing)} of {self.world} did not start within the time limit. Hosts whose ranks started: "
+                    f"{', '.join(here[:_MOST_NAMED])}. Check the launcher's output for the missing ranks, and that "
+                    f"their hosts reach {self._address}:{self._port}."
                 )
             time.sleep(_POLL if missing else 0)
         said = [(rank, self._get(f"here/{rank}")) for rank in range(self.world)]

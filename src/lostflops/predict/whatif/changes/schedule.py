@@ -20,15 +20,16 @@ ways."""
 _CHUNKS: Final = 2
 _DUALPIPE_NOTES: Final = (
     (
-        "Each rank holds two stages, its own and the one as far from the other end: parameters, gradients and "
-        "optimizer state twice, and activations of one more microbatch than stages. Whether they fit is not checked."
+        "Each of p ranks holds two stages: rank r holds stages r and p - 1 - r. It needs memory for parameters, "
+        "gradients and optimizer state of both, and for activations of p + 1 microbatches. Whether it fits is not "
+        "checked."
     ),
     (
-        "A forward and a backward pass that DualPipe overlaps run one after the other here, so what it hides of "
-        "all-to-all and other communication inside passes is not counted: it would be saved in addition."
+        "DualPipe runs a forward and a backward pass together; this prediction runs them one after the other. The "
+        "communication that this hides, such as all-to-alls inside passes, would be saved in addition."
     ),
     "The two ranks that hold the same stage have to sum its gradients; that time is not included.",
-    "Half of a backward pass that DualPipe cuts computes gradients of weights.",
+    "DualPipe cuts some backward passes in two: we assume that half of the time computes gradients of weights.",
 )
 
 

@@ -74,12 +74,12 @@ def _notes(
     longer = max(both[1].mean_step - both[0].mean_step, 0)
     where = {
         "activations": (
-            f"A layer's part of a pass is its part of the bytes, and the last {STAY} layers stay on the device. "
-            "torch.autograd.graph.save_on_cpu copies on the stream that computes: all of the copies would be exposed."
+            f"We assume that a layer's share of a pass is its share of the bytes. The last {STAY} layers stay on the "
+            "device. torch.autograd.graph.save_on_cpu copies on the stream that computes: all copies would be exposed."
         ),
         "optimizer": (
             f"States come in {SLICES} slices, two on the device at a time, and the device updates them. An optimizer "
-            "that runs on the CPU (DeepSpeed's CPUAdam, FSDP's CPUOffload) takes other times, which are unknown."
+            "that runs on the CPU (DeepSpeed's CPUAdam, FSDP's CPUOffload) takes an unknown time."
         ),
     }
     return (
@@ -88,12 +88,12 @@ def _notes(
             f"{link.rate:.3g} GB/s ({link.said}); the step gets {format_ns(round(longer))} longer."
         ),
         (
-            "Which slot devices are in, and whether they share it, is unknown: the interval goes from "
+            "The slots of the devices, and whether devices share a link, are unknown: the interval covers rates from "
             f"{link.slowest:.3g} to {link.fastest:.3g} GB/s."
         ),
         (
-            f"All ranks move as much as rank {memory.rank}, from pinned memory. Calls that start copies are not "
-            "counted, and neither is other traffic on the link, such as batches or a network without a path of its own."
+            f"All ranks move as much as rank {memory.rank}, from pinned memory. Not counted: calls that start "
+            "copies, and other traffic on the link, such as batches or that of a network adapter."
         ),
         where[value],
     )
