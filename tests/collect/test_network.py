@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import socket
 import subprocess
@@ -186,3 +187,56 @@ def test_it_reads_once_a_second_and_more_often_in_windows() -> None:
     for is_profiling in (False, False, True, False):
         counters.look(is_profiling=is_profiling)
     assert len(found) == (2 if Path("/proc/net/dev").exists() else 0)
+
+
+LOCKED = """
+import fcntl, os, sys
+from lostflops.collect.network import NetworkCounters
+def is_locked():
+    child = os.fork()
+    if child == 0:
+        try:
+            fcntl.lockf(open(sys.argv[1], "w"), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os._exit(1)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
+file = open(sys.argv[1], "w")
+fcntl.lockf(file, fcntl.LOCK_EX)
+before = is_locked()
+NetworkCounters(lambda record: None, lambda: 0, has_interfaces=True).record()
+print(before, is_locked())
+"""
+
+
+@needs_linux
+def test_files_that_the_program_locked_stay_locked(tmp_path: Path) -> None:
+    words = [PYTHON, "-c", LOCKED, str(tmp_path / "database")]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=100, check=True)
+    assert done.stdout.split() == ["True", "True"], "SQLite and others hold such locks"
+
+
+@needs_linux
+def test_connections_stay_blocking_if_the_program_set_a_default_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[dict[str, Any]] = []
+    pair = exchange(10)
+    before = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(10)
+    try:
+        NetworkCounters(found.append, time.time_ns, has_interfaces=False).record()
+    finally:
+        socket.setdefaulttimeout(before)
+    assert [os.get_blocking(one.fileno()) for one in pair] == [True, True]
+    for connection in pair:
+        connection.close()
+    assert sum(found[0]["own"][0]) >= 20
+
+
+@needs_linux
+def test_a_connection_with_the_inode_of_a_closed_one_adds_to_its_traffic(monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[dict[str, Any]] = []
+    counters = NetworkCounters(found.append, time.time_ns, has_interfaces=False)
+    for traffic in ((100, 50, 0), (10, 5, 0)):
+        monkeypatch.setattr(network, "_connections", lambda traffic=traffic: iter([(7, False, traffic)]))
+        counters.record()
+    assert [record["own"][1] for record in found] == [[100, 50, 0], [110, 55, 0]], "counters never fall"

@@ -6,14 +6,15 @@ systems nothing is recorded.
 
 from __future__ import annotations
 
-import os
+import ctypes
+import re
 import socket
-import stat
 import struct
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from functools import cache
 from itertools import islice
+from operator import le
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,6 +34,14 @@ _SENT: Final = 200
 _RESENT: Final = 208
 """Place of the bytes that were sent again."""
 _INFO_BYTES: Final = 216
+_ADDRESSES: Final = {
+    struct.pack("=i", socket.AF_INET): slice(4, 8),
+    struct.pack("=i", socket.AF_INET6): slice(8, 24),
+}
+"""Places of the address in `struct sockaddr`, by family."""
+_ADDRESS_BYTES: Final = 28
+_TCP: Final = struct.pack("=i", socket.IPPROTO_TCP)
+_SOCKET: Final = re.compile(r"socket:\[(\d{1,20})\]")
 
 Traffic = tuple[int, int, int]
 """Bytes received, sent, and sent again."""
@@ -88,8 +97,9 @@ class NetworkCounters:
                 self._has_connections = False
                 return False
             found[inode] = is_local, traffic
-        for inode in self._open.keys() - found.keys():
-            is_local, traffic = self._open[inode]
+        for inode, (is_local, traffic) in self._open.items():
+            if inode in found and all(map(le, traffic, found[inode][1])):
+                continue  # otherwise it was closed; another may have its number
             received, sent, resent = self._closed[is_local]
             self._closed[is_local] = received + traffic[0], sent + traffic[1], resent + traffic[2]
         self._open = found
@@ -108,30 +118,55 @@ def _read_interfaces() -> list[tuple[str, int, int]]:
 
 
 def _connections() -> Iterator[tuple[int, bool, Traffic]]:
-    """Yield inode, whether it stays on this host, and traffic of each TCP connection of this process."""
+    """Yield inode, whether it stays on this host, and traffic of each TCP connection of this process.
+
+    The kernel is asked about the program's own file numbers. To close a copy of one releases the program's locks on
+    that file (fcntl), and a socket object would make the connection non-blocking if the program set a default timeout.
+    """
     for path in islice(_FILES.iterdir(), _MOST_FILES):
-        with suppress(OSError, ValueError):  # it was closed meanwhile
-            # A copy: the number may become that of another file at any time.
-            copy = os.dup(int(path.name))
-            try:
-                if stat.S_ISSOCK(os.fstat(copy).st_mode):
-                    inode, own = os.fstat(copy).st_ino, socket.socket(fileno=copy)
-                    copy = -1
-                    with own:
-                        if (found := _read_connection(own)) is not None:
-                            yield inode, *found
-            finally:
-                if copy >= 0:
-                    os.close(copy)
+        inode = _find_inode(path)
+        if inode is None or (found := _read_connection(int(path.name))) is None:
+            continue
+        if _find_inode(path) == inode:  # else the number became that of another file meanwhile
+            yield inode, *found
 
 
-def _read_connection(own: socket.socket) -> tuple[bool, Traffic] | None:
-    """Return whether a connection stays on this host, and its traffic; None if it is no TCP connection."""
-    if own.family not in (socket.AF_INET, socket.AF_INET6) or own.proto != socket.IPPROTO_TCP:
+def _find_inode(path: Path) -> int | None:
+    """Return the inode of a socket; None if the file is no socket, or was closed."""
+    try:
+        found = _SOCKET.fullmatch(str(path.readlink()))
+    except OSError:
         return None
-    here, there = own.getsockname()[0], own.getpeername()[0]
-    found = own.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO_BYTES)
-    if len(found) < _INFO_BYTES:  # a kernel before 4.19
+    return int(found[1]) if found else None
+
+
+def _read_connection(file: int) -> tuple[bool, Traffic] | None:
+    """Return whether a connection stays on this host, and its traffic; None if it is no TCP connection."""
+    family = _get_option(file, socket.SOL_SOCKET, socket.SO_DOMAIN)
+    protocol = _get_option(file, socket.SOL_SOCKET, socket.SO_PROTOCOL)
+    if family not in _ADDRESSES or protocol != _TCP:
+        return None
+    here, there = (_read_address(name, file, _ADDRESSES[family]) for name in ("getsockname", "getpeername"))
+    found = _get_option(file, socket.IPPROTO_TCP, socket.TCP_INFO, _INFO_BYTES)
+    if not here or not there or found is None or len(found) < _INFO_BYTES:  # not connected, or a kernel before 4.19
         return None
     received, sent, resent = (struct.unpack_from("=Q", found, place)[0] for place in (_RECEIVED, _SENT, _RESENT))
     return here == there, (received, sent, resent)
+
+
+@cache
+def _load_libc() -> ctypes.PyDLL:
+    return ctypes.PyDLL(None)  # calls that never wait, so they need not release the GIL
+
+
+def _get_option(file: int, level: int, option: int, size: int = 4) -> bytes | None:
+    buffer, length = ctypes.create_string_buffer(size), ctypes.c_uint32(size)
+    failed = _load_libc().getsockopt(file, level, option, buffer, ctypes.byref(length))
+    return None if failed else buffer.raw[: length.value]
+
+
+def _read_address(call: str, file: int, place: slice) -> bytes | None:
+    """Return the address of one end; None if there is none."""
+    buffer, length = ctypes.create_string_buffer(_ADDRESS_BYTES), ctypes.c_uint32(_ADDRESS_BYTES)
+    failed = getattr(_load_libc(), call)(file, buffer, ctypes.byref(length))
+    return None if failed else buffer.raw[place]
