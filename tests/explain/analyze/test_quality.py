@@ -81,6 +81,11 @@ def test_thresholds(stat: tuple[str, str, int], sizes: dict[str, int], verdict: 
     assert judge(stat, **sizes)[0] == verdict
 
 
+@pytest.mark.parametrize("what", ["marks_dropped", "network_missing"])
+def test_marks_and_traffic_that_are_missing_do_not_make_times_doubtful(what: str) -> None:
+    assert judge((what, "dropped", 1000)) == ("good", "")
+
+
 def test_reasons_start_with_the_worst() -> None:
     verdict, reasons = judge(("missing_steps", "missing", 1), ("bytes_unread", "missing", 600))
     assert verdict == "poor"
@@ -106,7 +111,8 @@ def test_an_empty_run() -> None:
     assert quality(MemoryRun()).verdict == "The run has no ranks."
 
 
-def test_every_judged_name_is_one_that_ingest_writes() -> None:
-    package = Path(lostflops.__file__).parent / "ingest"
-    source = "".join(path.read_text(encoding="utf-8") for path in package.rglob("*.py"))
+def test_every_judged_name_is_one_that_ingest_or_the_collector_writes() -> None:
+    package = Path(lostflops.__file__).parent
+    files = [path for folder in ("ingest", "collect") for path in (package / folder).rglob("*.py")]
+    source = "".join(path.read_text(encoding="utf-8") for path in files)
     assert [name for name in _BY_NAME if f'"{name}"' not in source] == []

@@ -22,6 +22,7 @@ verdict). The judgement comes from table `stats`:
 | `torn_frames` of a capture | 0 | | |
 | `ring_entries_lost`, `enqueues_without_group` of a capture | 5% | | enqueued collectives, including lost ones |
 | `samples_without_stack`, `device_times_without_step` of a capture | never | | |
+| `marks_dropped`, `network_missing` of a capture | never | | do not affect times |
 | `records_missing`, anything else of a capture with effect `dropped` | 0 | 10% | its records, including missing ones |
 | anything else with effect `dropped` | 0 | 10% | events, including dropped ones |
 | anything else with effect `missing` | 0 | | |
@@ -78,6 +79,8 @@ _BY_NAME = {
     "enqueues_without_group": (0.05, _NEVER),
     "samples_without_stack": (_NEVER, _NEVER),
     "device_times_without_step": (_NEVER, _NEVER),
+    "marks_dropped": (_NEVER, _NEVER),
+    "network_missing": (_NEVER, _NEVER),
     "records_missing": (0.0, 0.1),
 }
 _BY_EFFECT = {
