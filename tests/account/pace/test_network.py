@@ -62,3 +62,15 @@ def test_without_connections_the_job_is_unknown_and_one_reading_is_no_rate() -> 
     assert (row["span_ns"], row["job_sent_gbs"], row["resent_share"]) == (4 * S, None, None)
     assert rows(HOST[:1]) == []
     assert rows([]) == []
+
+
+def test_an_idle_interface_is_not_one_that_the_job_may_use() -> None:
+    [row] = rows([*HOST, *OWN, *(reading(0, at, "host", "docker0", 7, 7) for at in (0, 4))])
+    assert (row["interface"], row["job_ranks"]) == ("eth0", 2)
+
+
+def test_an_interface_that_was_made_again_has_no_rate() -> None:
+    """Its counters begin at 0: the difference would be a negative rate."""
+    falling = [reading(0, at, "host", "eth1", left, left) for at, left in ((0, 9), (2, 0), (4, 1))]
+    found = rows([*HOST, *OWN, *falling])
+    assert {row["interface"]: row["job_sent_gbs"] for row in found} == {"eth0": None}

@@ -66,9 +66,11 @@ def _rows(host: str, found: dict[tuple[int, str, str | None], Readings]) -> list
     interfaces = {
         name: values for (rank, scope, name), values in found.items() if (rank, scope) == (readers[0], "host")
     }
-    others = [name for name in interfaces if name != _LOOPBACK]
+    others = [name for name, values in interfaces.items() if name != _LOOPBACK and np.ptp(values[:, 1:], axis=0).any()]
     rows = []
     for name, counters in interfaces.items():
+        if (np.diff(counters[:, 1:], axis=0) < 0).any():
+            continue  # the interface was made again, and its counters began at 0
         own = [
             values
             for (_, scope, place), values in found.items()
