@@ -150,6 +150,11 @@ def test_a_clock_that_no_time_server_keeps() -> None:
     assert wrong(judge(rank(6, clock=unsure))) == {}
 
 
+def test_the_least_space_of_a_full_disk_is_nothing() -> None:
+    checks = judge(rank(2, disk=rank(2)["disk"] | {"free_bytes": 0}))
+    assert (checks["disk"].state, checks["disk"].finding) == ("fail", "at least 0 B free on each host")
+
+
 @pytest.mark.parametrize(("free", "state"), [(1 << 20, "fail"), (GB, "warn")])
 def test_a_full_disk_is_named(free: int, state: str) -> None:
     checks = judge(rank(2, disk=rank(2)["disk"] | {"free_bytes": free}))
@@ -246,6 +251,15 @@ def finish(processes: Sequence[Any], seconds: float) -> tuple[str, list[int], st
     """Return what rank 0 printed, and how all ended."""
     outputs = [process.communicate(timeout=seconds) for process in processes]
     return outputs[0][0], [process.returncode for process in processes], "".join(err for _, err in outputs)
+
+
+def test_the_garbage_collector_of_the_program_is_as_before() -> None:
+    words = (
+        "import gc, os, lostflops; lostflops.doctor('.', cluster=True, seconds=5, device='cpu'); print(gc.isenabled())"
+    )
+    alone = {name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE")}
+    done = subprocess.run([sys.executable, "-c", words], env=alone, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "True"
 
 
 def test_real_ranks_with_one_version_apart() -> None:

@@ -239,19 +239,19 @@ def _versions(rows: Sequence[Mapping[str, Any]], ranks: Sequence[RankHealth]) ->
 def _disks(rows: Sequence[Mapping[str, Any]], ranks: Sequence[RankHealth]) -> Iterator[ClusterCheck]:
     """Check the disk of each host, by its first rank."""
     worst: ClusterState = "pass"
-    faults, remedies, least = [], [], None
+    faults, remedies, free = [], [], list[int]()
     for row, rank in zip(rows, ranks, strict=True):
         if any(other["host_number"] == row["host_number"] for other in rows[: row["rank"]]):
             continue
         disk = Disk(**row["disk"])
-        least = min(filter(None, (least, disk.free_bytes)), default=None)
+        free += [] if disk.free_bytes is None else [disk.free_bytes]
         for check in (folder, space):
             judged = check(Machine(interpreter=None, interpreter_error="", disk=disk))
             if judged.state != "ok":
                 worst = max(worst, "fail" if judged.is_needed else "warn", key=_STATES.index)
                 faults.append(f"{rank.place}: {judged.finding}, {judged.consequence}")
                 remedies.append(judged.remedy)
-    finding = "free space unknown" if least is None else f"at least {format_bytes(least)} free on each host"
+    finding = f"at least {format_bytes(min(free))} free on each host" if free else "free space unknown"
     yield ClusterCheck(
         name="disk", state=worst, finding=finding, where=_name(faults), remedy=next(filter(None, remedies), "")
     )

@@ -75,7 +75,18 @@ def examine(
 
     `facts` are added to what this rank says of itself.
     """
+    collects = gc.isenabled()
     gc.disable()
+    try:
+        return _examine(environment, kind, seconds, facts)
+    finally:
+        if collects:
+            gc.enable()
+
+
+def _examine(
+    environment: Mapping[str, str], kind: str | None, seconds: float, facts: Mapping[str, Any]
+) -> ClusterHealth:
     began = time.monotonic()
     launched = read_launcher(environment)
     if int(launched.get("WORLD_SIZE", "1")) == 1:
