@@ -223,3 +223,9 @@ def test_the_log_of_a_real_job() -> None:
     links = sum(count for one in read for comm in one.communicators for count in comm.links.values())
     assert links == text.count(" via ")
     assert all(not one.losses for one in read)
+
+
+def test_channels_that_end_before_they_begin_are_not_a_choice(tmp_path: Path) -> None:
+    line = f"{prefix(0, 2)} AllReduce: 8 Bytes -> Algo RING proto LL channel{{Lo..Hi}}={{5..2}}"
+    choices, stats = read(tmp_path, log(more=[line]), "from nccl_choices", "select what, count from stats")
+    assert (choices, stats) == ([], [("nccl_lines_unreadable", 1)])

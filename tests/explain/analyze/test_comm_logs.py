@@ -169,3 +169,19 @@ def test_what_cannot_be_compared_says_why(made: dict[str, Any], reason: str) -> 
 def test_an_algorithm_that_the_model_lacks_has_no_slowdown() -> None:
     said = choices("dgx-a100", algorithm="collnet_direct")
     assert (said["model_algorithm"], said["slower"]) == ("ring", None)
+
+
+def test_the_ring_of_a_reduce_is_the_models_chain() -> None:
+    [best] = nccl_times("reduce", 1 << 30, CommGroup(8), read_topology("dgx-a100"))
+    assert best.algorithm == "chain"
+    said = choices("dgx-a100", op="reduce", algorithm="ring", protocol="Simple")
+    assert (said["model_algorithm"], said["slower"]) == ("ring", 0.0)
+    assert not any("chose otherwise" in note for note in said["notes"])
+
+
+def test_a_communicator_of_one_rank_is_not_compared() -> None:
+    comms = [{"rank": 0, "comm": "c", "comm_rank": 0, "size": 1, "host": "a", "is_complete": True}]
+    made = {"rank": 0, "comm": "c", "op": "all_reduce", "bytes": 8, "algorithm": "ring", "protocol": "LL", "count": 1}
+    with MemoryRun(ranks=[{"rank": 0, "events": 0}], nccl_comms=comms, nccl_choices=[made]) as run:
+        said = comm(run, topology=read_topology("dgx-a100")).to_json()
+    assert any("one rank sends nothing" in note for note in said["notes"])

@@ -96,6 +96,8 @@ def _compare(choice: ComparedChoice, topology: NetworkTopology | None) -> Compar
         return replace(choice, reason=f"NCCL's model does not cover {choice.op or 'an operation without a name'}")
     if choice.ranks is None or choice.hosts is None:
         return replace(choice, reason=_UNKNOWN_GROUP)
+    if choice.ranks == 1:
+        return replace(choice, reason="a communicator of one rank sends nothing")
     if choice.hosts > 1 and not topology.nics_per_host:
         return replace(choice, reason=_UNKNOWN_NETWORK)
     try:
@@ -104,6 +106,8 @@ def _compare(choice: ComparedChoice, topology: NetworkTopology | None) -> Compar
         return replace(choice, reason=str(error))
     if not choice.has_multicast:
         candidates = tuple(way for way in candidates if way.algorithm not in {"nvls", "nvls_tree"})
+    # NCCL calls the chain of a reduce a ring.
+    candidates = tuple(replace(way, algorithm="ring") if way.algorithm == "chain" else way for way in candidates)
     best = min(candidates, key=lambda way: way.us(choice.size))
     chosen = [way for way in candidates if (way.algorithm, way.protocol) == (choice.algorithm, choice.protocol)]
     slowdown = chosen[0].us(choice.size) / best.us(choice.size) if chosen else None

@@ -239,11 +239,12 @@ class NcclProcess:
         found = _CHOICE.search(said)
         algorithm = _named(found[3], _ALGORITHMS) if found else None
         protocol = _named(found[4], _PROTOCOLS) if found else None
-        if found is None or algorithm is None or protocol is None or int(found[2]) >= _LARGEST_SIZE:
+        channels = int(found[6]) - int(found[5]) + 1 if found and found[5] else None
+        is_possible = found is not None and int(found[2]) < _LARGEST_SIZE and (channels is None or channels > 0)
+        if found is None or algorithm is None or protocol is None or not is_possible:
             self.losses["nccl_lines_unreadable"] += 1
             return
         op, size = (canonical_op(found[1]) if found[1] else None), int(found[2])
-        channels = int(found[6]) - int(found[5]) + 1 if found[5] else None
         caller = self._caller(op, size, is_share=channels is not None)
         if caller is not None and channels is not None and op in _SHARDED:
             size *= caller[1]
