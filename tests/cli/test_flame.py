@@ -83,9 +83,9 @@ def test_the_report_says_where_the_host_was(lostflops, runs) -> None:
     runs["run"] = lambda: made(SAMPLES)
     found = json.loads(lostflops("report", "run", "--json").out)
     evidence = {row["line"]: row["evidence"] for row in found["losses"]}
-    said = "host in log /job/train.py:9 61.1%, main /job/train.py:4 38.9% (by 9 samples)"
+    said = "Host in log /job/train.py:9 61.1%, main /job/train.py:4 38.9% (by 9 samples)"
     assert evidence["idle.python"].endswith(said)
-    assert evidence["idle.host"].endswith("too few samples to show where in the program: 2 samples")
+    assert evidence["idle.host"].endswith("Too few samples to show where in the program: 2 samples")
     assert [(row["line"], row["function"], row["ns"], row["samples"], row["of"]) for row in found["where"]] == [
         ("idle.python", "log", 550, 6, 9),
         ("idle.python", "main", 350, 3, 9),

@@ -20,7 +20,7 @@ FLAGS = {
     "calibrate": {"LAUNCHER", "--out", "-o", "--seconds", "--only", "--show", "--nccl-tests", "--plot", "--json"}
     | {"--learn", "--against"},
     "collectives": {"--ranks", "--ranks-per-host", "--calibration", "--topology", "--op", "--size", "--plot", "--json"},
-    "comm": {"RUN", "--window", "--rank", "--step", "--limit", "--overlap", "--topology", "--json"},
+    "comm": {"RUN", "--window", "--rank", "--step", "--limit", "--overlap", "--layers", "--topology", "--json"},
     "estimate": {"MODEL", "--device", "--topology", "--calibration", "--memory", "--compiled", "--json"}
     | {"--dp", "--tp", "--cp", "--pp", "--virtual-stages", "--zero", "--microbatch", "--batch", "--seq"}
     | {"--dtype", "--precision", "--recompute", "--optimizer"},

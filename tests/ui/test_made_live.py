@@ -88,7 +88,7 @@ def test_a_queued_section_is_landed_on_at_once_and_only_once(
     assert 0 < distance(tab, "kernels") < 900
     if moves:
         tab.mouse.wheel(0, -10_000)
-        tab.wait_for_function("scrollY === 0")
+        tab.wait_for_function("() => scrollY === 0")
     for name in ("steps", "kernels"):
         server.release(name)
         tab.locator(f"#{name} .verdict").wait_for()

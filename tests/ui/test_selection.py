@@ -91,7 +91,7 @@ def scroll_and_zoom(tab: Tab) -> None:
         tab.keyboard.press(key)
     settle(tab)
     tab.locator("#timeline .timeline .rows").evaluate("(box) => box.scrollTo(0, 70)")
-    tab.wait_for_function("location.hash.includes('top=70')")
+    tab.wait_for_function("() => location.hash.includes('top=70')")
     settle(tab)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -189,13 +190,15 @@ def _gains(name: str, title: str, found: Sequence[_Tried]) -> Table:
 
 
 def _tabulate_refusals(rows: Sequence[tuple[str, str, str]], answered: Container[str]) -> Table:
-    """Group changes by the reason why they do not apply; show the value if another value of the change applies."""
+    """Group changes by the reason why they do not apply; show the value if another value of the change applies, or has
+    another reason."""
     by_reason: dict[str, list[tuple[str, str]]] = {}
     for name, value, reason in rows:
         by_reason.setdefault(reason, []).append((name, value))
+    reasons = Counter(name for own in by_reason.values() for name in {name for name, _ in own})
     shown: list[tuple[Value, ...]] = []
     for reason, own in by_reason.items():
-        names = (f"{name}={value}" if name in answered else name for name, value in own)
+        names = (f"{name}={value}" if name in answered or reasons[name] > 1 else name for name, value in own)
         shown.append((", ".join(dict.fromkeys(names)), reason))
     more = tuple({"changes": [{"name": name, "value": value} for name, value in own]} for own in by_reason.values())
     fields = (Field("change"), Field("reason"))

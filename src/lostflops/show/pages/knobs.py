@@ -197,8 +197,9 @@ def _describe_setting(turn: tuple[float, Knob, Setting], block: Knobs) -> str:
 def _build_refused_table(found: Sequence[_Turned]) -> Table:
     by_reason: dict[str, list[str]] = {}
     for one in found:
-        nearest = one.found[one.scale.outward[0]]
-        by_reason.setdefault(nearest.why_not, []).append(one.scale.change.name)
+        nearest, name = one.found[one.scale.outward[0]], one.scale.change.name
+        is_one_reason = len({setting.why_not for setting in one.others}) == 1
+        by_reason.setdefault(nearest.why_not, []).append(name if is_one_reason else f"{name}={nearest.value}")
     rows = tuple((", ".join(names), reason) for reason, names in by_reason.items())
     return Table("not_applicable", "Changes that do not apply, and why", (Field("change"), Field("reason")), rows)
 
