@@ -69,7 +69,7 @@ def picture(tab: Tab) -> str:
 
 
 def look_alike(tab: Tab, other: Tab) -> bool:
-    """Return whether two timelines, and what is told below them, are the same."""
+    """Return whether two timelines, and what the page says below them, are the same."""
     return difference(other, picture(tab), picture(other)) <= SMOOTHED and below(tab) == below(other)
 
 

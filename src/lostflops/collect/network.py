@@ -166,7 +166,7 @@ def _get_option(file: int, level: int, option: int, size: int = 4) -> bytes | No
 
 
 def _read_address(call: str, file: int, place: slice) -> bytes | None:
-    """Return the address of one end; None if there is none."""
+    """Return the address of one end; None if the connection lacks it."""
     buffer, length = ctypes.create_string_buffer(_ADDRESS_BYTES), ctypes.c_uint32(_ADDRESS_BYTES)
     failed = getattr(_load_libc(), call)(file, buffer, ctypes.byref(length))
     return None if failed else buffer.raw[place]

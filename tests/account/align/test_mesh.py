@@ -386,7 +386,7 @@ def test_expert_groups_across_tensor_and_data_have_an_arrangement_of_their_own(t
         traffic, _ = mesh_traffic.evidence(run, 16)
     assert mesh.experts == (("ep", 4), ("pp", 4))
     assert any(note.endswith("another way: ep=4, pp=4.") for note in mesh.notes)
-    assert tile_with_experts(traffic, 16)[0] == mesh.dimensions, "what the groups do tells the same as their names"
+    assert tile_with_experts(traffic, 16)[0] == mesh.dimensions, "traffic shows the same dimensions as names"
     spans = {}
     for group, description in ids:
         if found := re.search(r"@(\d+)-(\d+)(?:/(\d+))?$", group):

@@ -124,7 +124,7 @@ def modules_of_exchanges(run: Run) -> list[str]:
 
 
 def are_in_experts(run: Run, modules: Sequence[str]) -> bool:
-    """Return whether all these modules belong to experts or hold them; False if there are none."""
+    """Return whether all these modules belong to experts or hold them; False without modules."""
     names = [name for (name,) in run.rows(_PARAMETERS)]
     return bool(modules) and all(_has_experts(one, names) for one in modules)
 

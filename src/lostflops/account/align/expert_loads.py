@@ -87,7 +87,7 @@ class ExpertLoads:
 
 
 def expert_loads(run: Run) -> ExpertLoads | None:
-    """Return the trips of tokens in some steps, of the group that is most uneven; None if there are none."""
+    """Return the trips of tokens in some steps, of the group that is most uneven; None without trips."""
     columns, call = read_exchanges(run)
     by_ranks: dict[tuple[int, ...], list[ExpertTrip]] = {}
     for ranks, calls in exchanges_by_step(columns):

@@ -46,7 +46,6 @@ _UNMATCHED: Final = """
 class _Sums:
     """Sums over all ranks, in ns."""
 
-    ranks: int = 0
     calls: int = 0
     hidden: int = 0
     exposed: int = 0
@@ -55,7 +54,6 @@ class _Sums:
     beside: int = 0
 
     def add(self, call: LayerCalls) -> None:
-        self.ranks += 1
         self.calls += call.calls
         self.hidden += call.hidden
         self.exposed += call.exposed

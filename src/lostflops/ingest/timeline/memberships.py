@@ -58,7 +58,7 @@ def transfer_group(document: dict[str, Any], rank: int, places: set[int]) -> tup
 
 
 def _sole_pipeline(groups: dict[str, _Group], rank: int, places: set[int]) -> dict[str, _Group]:
-    """Return the group that is certainly the one of transfers, by its description; empty if there is none."""
+    """Return the group that is certainly the one of transfers, by its description; empty if no group is certain."""
     kinds = {identity: kinds_of(group.pg_desc) for identity, group in groups.items()}
     stages = {identity: groups[identity] for identity, named in kinds.items() if named == {"pp"}}
     if len(stages) != 1 or {"cp"} in kinds.values():
