@@ -23,10 +23,10 @@ Every verb prints text for people, or with `--json` one JSON document whose `sch
 ends with the next command to run. Errors are one line on stderr.
 """
 DEVICES_INTRODUCTION = """\
-Dense peaks (no structured sparsity) in TFLOPS, memory and scale-up bandwidth per direction in GB/s. Only
-values that two independent public sources confirm are listed; give the peak of another device with
-`lostflops report --peak-tflops`. A device is recognised by its name in the
-trace, or as you type it: case, `-` and `_` do not count.
+Dense peaks (no structured sparsity) in TFLOPS, memory and scale-up bandwidth per direction in GB/s, streaming
+multiprocessors or compute units, last-level cache in MB, power limit in watts. Only rates that two independent
+public sources confirm are listed; give the peak of another device with `lostflops report --peak-tflops`. A device is
+recognised by its name in the trace, or as you type it: case, `-` and `_` do not count.
 """
 
 
@@ -84,15 +84,17 @@ def devices() -> str:
     rows = []
     for device in DEVICES:
         peaks = [_figure(device.peaks.get(dtype)) for dtype in ("bf16", "fp16", "fp8", "fp32", "tf32")]
-        figures = " | ".join([*peaks, _figure(device.memory_gbs), _figure(device.scaleup_gbs)])
+        chip = device.chip
+        sheet = (chip.units, chip.cache_mb, chip.watts) if chip else (None, None, None)
+        figures = " | ".join([*peaks, *map(_figure, (device.memory_gbs, device.scaleup_gbs, *sheet))])
         note = f"{device.source}. {device.note}".rstrip()
         rows.append(f"| {device.name} | {', '.join(device.matches)} | {figures} | {_cell(note)} |")
     return "\n".join(
         [
             HEAD + "# Devices\n",
             DEVICES_INTRODUCTION,
-            "| device | names | bf16 | fp16 | fp8 | fp32 | tf32 | memory | scale-up | source |",
-            "|---|---|--:|--:|--:|--:|--:|--:|--:|---|",
+            "| device | names | bf16 | fp16 | fp8 | fp32 | tf32 | memory | scale-up | units | cache | watts | source |",
+            "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|",
             *rows,
             "",
         ]

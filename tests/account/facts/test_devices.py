@@ -32,6 +32,10 @@ IN_TRACES = {
 SIBLINGS = {
     "NVIDIA A10": "A10",
     "NVIDIA A10G": "A10G",
+    "Tesla P4": "P4",
+    "Tesla P100-PCIE-16GB": "P100-PCIe",
+    "Tesla T4": "T4",
+    "AMD Instinct MI100": "MI100",
     "NVIDIA L4": "L4",
     "NVIDIA L40S": "L40S",
     "NVIDIA H200": "H200-SXM",
@@ -48,6 +52,8 @@ SIBLINGS = {
     "AMD Instinct MI250X": "MI250X (one GCD)",
     "nvidia h100 80gb hbm3": "H100-SXM5",
 }
+NO_TENSOR_CORES = {"P4", "P100-PCIe"}
+NO_CHIP = {"A10G", "A100-PG509", "TPU v5p", "TPU v6e"}
 TYPED = {
     "H200": "H200-SXM",
     "h200": "H200-SXM",
@@ -130,6 +136,7 @@ NO_LINKS = {
     "V100-DGXS": "no source",
     "A100-PCIe-40GB": "bridges are optional",
     "A100-PCIe-80GB": "bridges are optional",
+    "MI100": "bridges are optional",
     "MI210": "bridges are optional",
     "MI250 (one GCD)": "differ by peer",
     "MI250X (one GCD)": "differ by peer",
@@ -186,15 +193,27 @@ def test_every_device_in_the_traces_was_decided_on():
 @pytest.mark.parametrize("device", DEVICES, ids=lambda device: device.name)
 def test_a_row_is_sound(device: Device):
     peaks = device.peaks
-    half = "bf16" if device.name.startswith("TPU") else "fp16"
+    half = "bf16" if device.name.startswith("TPU") else "fp32" if device.name in NO_TENSOR_CORES else "fp16"
     assert {half} <= set(peaks) <= {"bf16", "fp16", "fp8", "fp32", "tf32"}
     assert all(peak > 0 for peak in peaks.values())
-    assert peaks.get("bf16", peaks[half]) == peaks[half]
+    assert peaks.get("bf16", peaks[half]) == (peaks[half] / 2 if device.name == "MI100" else peaks[half])
     assert peaks.get("fp32", 0) <= peaks.get("tf32", peaks[half]) <= peaks[half]
     assert peaks.get("fp8", peaks[half]) >= peaks[half]
     assert device.source
     assert device.memory_gbs is None or device.memory_gbs > 0
     assert (device.scaleup_gbs is None) == (device.name in NO_LINKS)
+    assert (device.chip is None) == (device.name in NO_CHIP)
+
+
+@pytest.mark.parametrize(
+    "device", [one for one in DEVICES if one.chip and "fp32" in one.peaks], ids=lambda one: one.name
+)
+def test_the_clock_that_units_and_peak_imply_is_a_clock(device: Device):
+    """A wrong count of units shows here: fp32 peak = 2 x units x cores x clock; matrix cores of AMD do twice that."""
+    assert device.chip
+    twice = 2 if device.name.startswith("MI") and not device.name.startswith("MI3") else 1
+    per_clock = 2 * device.chip.units * device.chip.cores * twice
+    assert 1.0 < device.peaks["fp32"] * 1e3 / per_clock < 2.75
 
 
 @pytest.mark.parametrize("device", DEVICES, ids=lambda device: device.name)

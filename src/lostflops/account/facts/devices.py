@@ -15,6 +15,23 @@ from typing import Final
 
 
 @dataclass(frozen=True, slots=True)
+class Chip:
+    """What a data sheet says of a chip beyond peak rates: all that the kernel model knows of a device that nobody
+    measured."""
+
+    units: int
+    """Streaming multiprocessors (NVIDIA) or compute units (AMD)."""
+    cores: int
+    """fp32 multiply-adds of one unit per clock, by vector instructions."""
+    cache_mb: float
+    """Last cache that all units share: L2, or Infinity Cache where there is one."""
+    watts: int
+    """Power limit of the board; of its part where a board has several devices."""
+    nm: int
+    """Process, as its maker names it. A family of processes has one number: 4N and N5 are 5, 12FFN is 12."""
+
+
+@dataclass(frozen=True, slots=True)
 class Device:
     """A device as one rank sees it."""
 
@@ -30,6 +47,8 @@ class Device:
     """Documents that give its rates."""
     note: str = ""
     """Where sources disagree or a rate needs a condition: which one is taken, and why."""
+    chip: Chip | None = None
+    """None where sources disagree on it."""
 
 
 _FAMILIES: Final = frozenset({"amd", "cloud", "geforce", "google", "instinct", "nvidia", "tesla", "tpu"})
@@ -45,6 +64,9 @@ _A100_PEAKS: Final = {"bf16": 312.0, "fp16": 312.0, "fp32": 19.5, "tf32": 156.0}
 _HOPPER_SXM_PEAKS: Final = {"bf16": 989.0, "fp16": 989.0, "fp8": 1979.0, "fp32": 67.0, "tf32": 494.7}
 _MI300X_PEAKS: Final = {"bf16": 1307.0, "fp16": 1307.0, "fp8": 2615.0, "fp32": 163.4, "tf32": 653.7}
 
+_A100_SXM_CHIP: Final = Chip(108, 64, 40, 400, 7)
+_HOPPER_CHIP: Final = Chip(132, 128, 50, 700, 5)
+
 _NO_BF16 = "Volta has no bf16 tensor cores."
 _FP32_ACCUMULATE = "fp16 with fp32 accumulation, as PyTorch computes it; accumulating in fp16 is twice as fast."
 _GCD = "One die of the two on a module: PyTorch shows each as a device, so a rank has half the module's peak."
@@ -53,7 +75,46 @@ _TORUS = "Chips are joined in a torus, which the cost model of collectives does 
 _PARTITIONS = "The whole module: in a partitioned mode (DPX, CPX) a device has part of this under the same name."
 
 DEVICES: Final[tuple[Device, ...]] = (
-    Device("V100-SXM2", ("V100-SXM2-16GB", "V100-SXM2-32GB"), {"fp16": 125.0, "fp32": 15.7}, 900, 150, _V100, _NO_BF16),
+    Device(
+        name="P4",
+        matches=("P4",),
+        peaks={"fp32": 5.5},
+        memory_gbs=192,
+        scaleup_gbs=16,
+        source="NVIDIA P4 datasheet",
+        note="No tensor cores.",
+        chip=Chip(20, 128, 2, 75, 16),
+    ),
+    Device(
+        name="P100-PCIe",
+        matches=("P100-PCIE-16GB",),
+        peaks={"fp32": 9.3},
+        memory_gbs=732,
+        scaleup_gbs=16,
+        source="NVIDIA P100 datasheet",
+        note="No tensor cores.",
+        chip=Chip(56, 64, 4, 250, 16),
+    ),
+    Device(
+        name="T4",
+        matches=("T4",),
+        peaks={"fp16": 65.0, "fp32": 8.1},
+        memory_gbs=320,
+        scaleup_gbs=16,
+        source="NVIDIA T4 datasheet",
+        note="Turing has no bf16 tensor cores. Later data sheets say 300 GB/s of memory.",
+        chip=Chip(40, 64, 4, 70, 12),
+    ),
+    Device(
+        "V100-SXM2",
+        ("V100-SXM2-16GB", "V100-SXM2-32GB"),
+        {"fp16": 125.0, "fp32": 15.7},
+        900,
+        150,
+        _V100,
+        _NO_BF16,
+        chip=Chip(80, 64, 6, 300, 12),
+    ),
     Device(
         name="V100-DGXS",
         matches=("V100-DGXS-16GB", "V100-DGXS-32GB"),
@@ -62,8 +123,18 @@ DEVICES: Final[tuple[Device, ...]] = (
         scaleup_gbs=None,
         source=_V100,
         note=f"{_NO_BF16} How the four of a DGX Station are linked is not confirmed.",
+        chip=Chip(80, 64, 6, 300, 12),
     ),
-    Device("V100-PCIe", ("V100-PCIE-16GB", "V100-PCIE-32GB"), {"fp16": 112.0, "fp32": 14.0}, 900, 16, _V100, _NO_BF16),
+    Device(
+        "V100-PCIe",
+        ("V100-PCIE-16GB", "V100-PCIE-32GB"),
+        {"fp16": 112.0, "fp32": 14.0},
+        900,
+        16,
+        _V100,
+        _NO_BF16,
+        chip=Chip(80, 64, 6, 250, 12),
+    ),
     Device(
         name="A10",
         matches=("A10",),
@@ -71,6 +142,7 @@ DEVICES: Final[tuple[Device, ...]] = (
         memory_gbs=600,
         scaleup_gbs=31,
         source="NVIDIA A10 datasheet",
+        chip=Chip(72, 128, 6, 150, 8),
     ),
     Device(
         name="A10G",
@@ -89,9 +161,10 @@ DEVICES: Final[tuple[Device, ...]] = (
         scaleup_gbs=56.25,
         source="NVIDIA A40 datasheet",
         note="The NVLink bridge joins pairs; other peers are reached over PCIe at 31 GB/s.",
+        chip=Chip(84, 128, 6, 300, 8),
     ),
-    Device("A100-SXM4-80GB", ("A100-SXM4-80GB", "A100-SXM-80GB"), _A100_PEAKS, 2039, 300, _A100),
-    Device("A100-SXM4-40GB", ("A100-SXM4-40GB",), _A100_PEAKS, 1555, 300, _A100),
+    Device("A100-SXM4-80GB", ("A100-SXM4-80GB", "A100-SXM-80GB"), _A100_PEAKS, 2039, 300, _A100, chip=_A100_SXM_CHIP),
+    Device("A100-SXM4-40GB", ("A100-SXM4-40GB",), _A100_PEAKS, 1555, 300, _A100, chip=_A100_SXM_CHIP),
     Device(
         name="A100-PG509",
         matches=("A100-PG509-200",),
@@ -109,6 +182,7 @@ DEVICES: Final[tuple[Device, ...]] = (
         scaleup_gbs=None,
         source=_A100,
         note="Links depend on whether NVLink bridges are fitted.",
+        chip=Chip(108, 64, 40, 300, 7),
     ),
     Device(
         name="A100-PCIe-40GB",
@@ -118,6 +192,7 @@ DEVICES: Final[tuple[Device, ...]] = (
         scaleup_gbs=None,
         source=_A100,
         note="Links depend on whether NVLink bridges are fitted.",
+        chip=Chip(108, 64, 40, 250, 7),
     ),
     Device(
         name="L4",
@@ -127,6 +202,7 @@ DEVICES: Final[tuple[Device, ...]] = (
         scaleup_gbs=31,
         source="NVIDIA L4 datasheet",
         note="The datasheet prints tensor rates with sparsity: these are half.",
+        chip=Chip(58, 128, 48, 72, 5),
     ),
     Device(
         name="L40S",
@@ -136,6 +212,7 @@ DEVICES: Final[tuple[Device, ...]] = (
         scaleup_gbs=31,
         source=f"NVIDIA L40S datasheet and {_BOOK}",
         note="Tables that compute from the boost clock say 366 for bf16; the datasheet's 362 is taken.",
+        chip=Chip(142, 128, 96, 350, 5),
     ),
     Device(
         name="RTX 3090",
@@ -145,6 +222,7 @@ DEVICES: Final[tuple[Device, ...]] = (
         scaleup_gbs=31,
         source="NVIDIA GA102 architecture whitepaper",
         note=f"{_FP32_ACCUMULATE} The NVLink bridge for pairs is not counted.",
+        chip=Chip(82, 128, 6, 350, 8),
     ),
     Device(
         name="RTX 4090",
@@ -154,6 +232,7 @@ DEVICES: Final[tuple[Device, ...]] = (
         scaleup_gbs=31,
         source="NVIDIA Ada architecture whitepaper",
         note=_FP32_ACCUMULATE,
+        chip=Chip(128, 128, 72, 450, 5),
     ),
     Device(
         name="H100-SXM5",
@@ -162,6 +241,7 @@ DEVICES: Final[tuple[Device, ...]] = (
         memory_gbs=3350,
         scaleup_gbs=450,
         source=_H100,
+        chip=_HOPPER_CHIP,
     ),
     Device(
         name="H100-PCIe",
@@ -171,6 +251,7 @@ DEVICES: Final[tuple[Device, ...]] = (
         scaleup_gbs=63,
         source=_H100,
         note="NVLink bridges for pairs are not counted.",
+        chip=Chip(114, 128, 50, 350, 5),
     ),
     Device(
         name="H200-SXM",
@@ -179,6 +260,7 @@ DEVICES: Final[tuple[Device, ...]] = (
         memory_gbs=4800,
         scaleup_gbs=450,
         source=f"NVIDIA H200 datasheet and {_BOOK}",
+        chip=_HOPPER_CHIP,
     ),
     Device(
         name="H800-SXM",
@@ -191,6 +273,7 @@ DEVICES: Final[tuple[Device, ...]] = (
             "An H100 with NVLink of 400 instead of 900 GB/s, both directions together. Tables with 756 for bf16 mean "
             "the PCIe card, which reports another name. fp32 and tf32 have one source."
         ),
+        chip=_HOPPER_CHIP,
     ),
     Device(
         name="H20",
@@ -200,6 +283,7 @@ DEVICES: Final[tuple[Device, ...]] = (
         scaleup_gbs=450,
         source="NVIDIA H20 datasheet and SemiAnalysis on NVIDIA's chips for China (2023)",
         note="The 96 GB model: the later one of 141 GB (H20-3e) has faster memory and reports another name.",
+        chip=Chip(78, 128, 60, 400, 5),
     ),
     Device(
         name="B200",
@@ -209,6 +293,7 @@ DEVICES: Final[tuple[Device, ...]] = (
         scaleup_gbs=900,
         source=_BLACKWELL,
         note="Early papers say 80 for fp32; later tables say 7.7 TB/s of memory for HGX boards.",
+        chip=Chip(148, 128, 126, 1000, 5),
     ),
     Device(
         name="GB200",
@@ -218,6 +303,7 @@ DEVICES: Final[tuple[Device, ...]] = (
         scaleup_gbs=900,
         source=_BLACKWELL,
         note="One GPU of the two on a superchip. Early papers say 90 for fp32.",
+        chip=Chip(152, 128, 126, 1200, 5),
     ),
     Device(
         name="B300",
@@ -230,6 +316,7 @@ DEVICES: Final[tuple[Device, ...]] = (
             "Only its FP4 is faster than that of B200: tables with 3500 for bf16 scale all dtypes by FP4. Some tables "
             "say 7.7 TB/s of memory; 8 is NVIDIA's."
         ),
+        chip=Chip(148, 128, 126, 1100, 5),
     ),
     Device(
         name="GB300",
@@ -239,6 +326,17 @@ DEVICES: Final[tuple[Device, ...]] = (
         scaleup_gbs=900,
         source="NVIDIA GB300 NVL72 specifications and Verda's analysis of GB300 NVL72",
         note="One GPU of the 72; the specifications give the rack, with sparsity.",
+        chip=Chip(152, 128, 126, 1400, 5),
+    ),
+    Device(
+        name="MI100",
+        matches=("MI100",),
+        peaks={"bf16": 92.3, "fp16": 184.6, "fp32": 46.1},
+        memory_gbs=1228.8,
+        scaleup_gbs=None,
+        source="AMD Instinct MI100 brochure",
+        note="fp32 of the matrix cores, twice that of vectors. Links depend on whether a bridge is fitted.",
+        chip=Chip(120, 64, 8, 300, 7),
     ),
     Device(
         name="MI210",
@@ -248,6 +346,7 @@ DEVICES: Final[tuple[Device, ...]] = (
         scaleup_gbs=None,
         source="AMD Instinct MI210 brochure",
         note="fp32 of the matrix cores, twice that of vectors. Links depend on whether a bridge is fitted.",
+        chip=Chip(104, 64, 8, 300, 6),
     ),
     Device(
         name="MI250 (one GCD)",
@@ -257,6 +356,7 @@ DEVICES: Final[tuple[Device, ...]] = (
         scaleup_gbs=None,
         source="AMD Instinct MI250 product page",
         note=f"{_GCD} fp32 of the matrix cores. {_LINKS_DIFFER}",
+        chip=Chip(104, 64, 8, 250, 6),
     ),
     Device(
         name="MI250X (one GCD)",
@@ -266,8 +366,18 @@ DEVICES: Final[tuple[Device, ...]] = (
         scaleup_gbs=None,
         source="AMD Instinct MI250X product page",
         note=f"{_GCD} fp32 of the matrix cores. {_LINKS_DIFFER}",
+        chip=Chip(110, 64, 8, 280, 6),
     ),
-    Device("MI300X", ("MI300X", "MI300X VF"), _MI300X_PEAKS, 5300, 448, "AMD Instinct MI300X data sheet", _PARTITIONS),
+    Device(
+        "MI300X",
+        ("MI300X", "MI300X VF"),
+        _MI300X_PEAKS,
+        5300,
+        448,
+        "AMD Instinct MI300X data sheet",
+        _PARTITIONS,
+        chip=Chip(304, 128, 256, 750, 5),
+    ),
     Device(
         name="MI325X",
         matches=("MI325X", "MI325X VF", "MI325X 256GB"),
@@ -276,6 +386,7 @@ DEVICES: Final[tuple[Device, ...]] = (
         scaleup_gbs=448,
         source=f"AMD Instinct MI325X product page and {_BOOK}",
         note=_PARTITIONS,
+        chip=Chip(304, 128, 256, 1000, 5),
     ),
     Device(
         name="MI350X",
@@ -285,6 +396,7 @@ DEVICES: Final[tuple[Device, ...]] = (
         scaleup_gbs=None,
         source="AMD Instinct MI350X brochure",
         note=f"Has no tf32 in hardware. {_PARTITIONS}",
+        chip=Chip(256, 128, 256, 1000, 3),
     ),
     Device(
         name="MI355X",
@@ -297,6 +409,7 @@ DEVICES: Final[tuple[Device, ...]] = (
             "2300 for bf16, as older tables say, is the rate of MI350X: CUs, clock and FLOPs per clock give 2516.6. "
             f"Has no tf32 in hardware. {_PARTITIONS}"
         ),
+        chip=Chip(256, 128, 256, 1400, 3),
     ),
     Device(
         name="TPU v5p",
