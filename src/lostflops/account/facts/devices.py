@@ -30,6 +30,14 @@ class Chip:
     nm: int
     """Process, as its maker names it. A family of processes has one number: 4N and N5 are 5, 12FFN is 12."""
 
+    def clock_ghz(self, fp32_tflops: float) -> float:
+        """Return the clock at which all cores together have this peak.
+
+        >>> round(Chip(units=108, cores=64, cache_mb=40, watts=400, nm=7).clock_ghz(19.5), 2)
+        1.41
+        """
+        return fp32_tflops * 1e3 / (2 * self.units * self.cores)
+
 
 @dataclass(frozen=True, slots=True)
 class Device:
@@ -49,6 +57,10 @@ class Device:
     """Where sources disagree or a rate needs a condition: which one is taken, and why."""
     chip: Chip | None = None
     """None where sources disagree on it."""
+
+    @property
+    def is_amd(self) -> bool:
+        return self.name.startswith("MI")
 
 
 _FAMILIES: Final = frozenset({"amd", "cloud", "geforce", "google", "instinct", "nvidia", "tesla", "tpu"})
@@ -356,7 +368,7 @@ DEVICES: Final[tuple[Device, ...]] = (
         scaleup_gbs=None,
         source="AMD Instinct MI250 product page",
         note=f"{_GCD} fp32 of the matrix cores. {_LINKS_DIFFER}",
-        chip=Chip(104, 64, 8, 250, 6),
+        chip=Chip(104, 64, 8, 280, 6),
     ),
     Device(
         name="MI250X (one GCD)",
