@@ -39,10 +39,10 @@ EACH = 250
 """Kernels of each device, operation and table that the fit uses."""
 # What physics and data sheets say before any measurement, and how sure that is (standard deviation, of the logarithm).
 PRIORS = {
-    "energy_pj": (10.0, 0.5),
-    "energy_slope": (1.0, 0.3),
+    "energy_pj": (9.0, 0.3),
+    "energy_slope": (1.1, 0.15),
     "narrow_share": (0.95, 0.05),
-    "wide_share": (0.85, 0.1),
+    "wide_share": (0.85, 0.06),
     "old_share": (0.8, 0.15),
     "matrix_share": (0.8, 0.1),
     "matrix_energy": (0.7, 0.3),
@@ -56,7 +56,7 @@ PRIORS = {
     "convolution_share": (0.8, 0.3),
     "launch_ns": (25_000.0, 1.0),
 }
-PRIOR_WEIGHT = 20.0
+PRIOR_WEIGHT = 1000.0
 """Kernels that a prior counts as."""
 
 

@@ -89,6 +89,24 @@ def read_jobs(folder: Path) -> list[Job]:
     ]
 
 
+def read_ops(folder: Path) -> dict[tuple[str, str], list[tuple[KernelWork, float]]]:
+    """Forward ops of at least 50 us that are one kernel, with their ms, by device and class."""
+    rows = duckdb.sql(
+        f"select device, op, target, input_shapes, output_shape, forward_ms from '{folder}/model_ops.parquet' "
+        "where dtype is not null and forward_ms >= 0.05"
+    ).fetchall()
+    found: dict[tuple[str, str], list[tuple[KernelWork, float]]] = {}
+    for device, kind, target, inputs, output, ms in rows:
+        works = forward(
+            Op(target, kind, [list(shape) for shape in ast.literal_eval(inputs)], ast.literal_eval(output), True)
+        )
+        if len(works) == 1:
+            name = works[0].kind if works[0].batch == 1 else "batched matmul"
+            name = ("softmax" if "softmax" in target else "layer norm") if name == "normalisation" else name
+            found.setdefault((device, name), []).append((works[0], ms))
+    return found
+
+
 def _mark(ops: list[Op]) -> list[Op]:
     """The layer reaches from its first module to the residual sum after its last."""
     places = [at for at, op in enumerate(ops) if _IN_LAYER.search(op.target)]

@@ -30,7 +30,7 @@ class Constants:
     matrix_energy: float
     """Energy of an fp32 operation of AMD's matrix cores beside that of a vector unit."""
     tile_edge: float
-    """A tile of edge e reaches 1 / (1 + 2 x this / e) of that."""
+    """A square tile of edge e reaches 1 / (1 + 2 x this / e) of that."""
     ramp: float
     """Steps along the inner dimension that a tile loses at its start and end."""
     product_memory: float
@@ -50,22 +50,22 @@ class Constants:
 
 
 FITTED: Final = Constants(
-    energy_pj=8.478,
-    energy_slope=0.9828,
-    narrow_share=0.9572,
-    wide_share=0.8366,
-    old_share=0.8555,
-    matrix_share=0.6893,
-    matrix_energy=0.7542,
-    tile_edge=6.235,
-    ramp=37.1,
-    product_memory=0.6916,
-    overlap=2.992,
-    stream_memory=0.8461,
-    row_memory=0.7119,
-    row_reuse=13.28,
-    convolution_share=1.352,
-    launch_ns=24530,
+    energy_pj=8.524,
+    energy_slope=1.001,
+    narrow_share=0.9502,
+    wide_share=0.8376,
+    old_share=0.8417,
+    matrix_share=0.6911,
+    matrix_energy=0.7042,
+    tile_edge=5.746,
+    ramp=35.37,
+    product_memory=0.6976,
+    overlap=2.986,
+    stream_memory=0.8476,
+    row_memory=0.7213,
+    row_reuse=13.6,
+    convolution_share=1.342,
+    launch_ns=25_410.0,
 )
 
 CACHE_WIDTH: Final = 20.0

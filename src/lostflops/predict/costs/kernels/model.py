@@ -94,7 +94,7 @@ def _model_of(work: KernelWork) -> str:
 
 def _time_matmuls(device: Device, dtype: str, works: Sequence[KernelWork], known: Constants) -> Floats:
     batch, m, n, k = np.array([(work.batch, work.m, work.n, work.k) for work in works], np.float64).T
-    limits = Limits(require_chip(device), sustained_rate(device, dtype, known), _bandwidth(device))
+    limits = Limits(require_chip(device), sustained_rate(device, dtype, known), require_bandwidth(device))
     return time_products(Products(batch, m, n, k, BYTES[dtype]), limits, known)
 
 
@@ -117,7 +117,7 @@ def _time_streams(device: Device, dtype: str, works: Sequence[KernelWork], known
 
 def _time_moves(device: Device, moved: Floats, share: float) -> Floats:
     """Return the time to move these bytes. What the kernel before left in the cache is not read from memory."""
-    slow = moved / (_bandwidth(device) * share)
+    slow = moved / (require_bandwidth(device) * share)
     chip = device.chip
     if chip is None or "fp32" not in device.peaks:
         return slow
@@ -196,7 +196,7 @@ def require_chip(device: Device) -> Chip:
     return device.chip
 
 
-def _bandwidth(device: Device) -> float:
+def require_bandwidth(device: Device) -> float:
     if device.memory_gbs is None:
         raise NotApplicable(f"the memory bandwidth of {device.name} is not confirmed")
     return device.memory_gbs
