@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from tests.predict.graph.tiny import L, M, T, graph
 from tests.predict.whatif.changes.linear import facts
@@ -9,6 +11,7 @@ from tests.predict.whatif.changes.linear import facts
 from lostflops.core.errors import NotApplicable
 from lostflops.predict.graph.tasks import LaneKind, TaskKind
 from lostflops.predict.whatif.change import Facts
+from lostflops.predict.whatif.changes.device import CHANGE as DEVICE
 from lostflops.predict.whatif.changes.network_bandwidth import CHANGE as BANDWIDTH
 from lostflops.predict.whatif.changes.network_latency import CHANGE as LATENCY
 
@@ -35,6 +38,22 @@ def test_inside_hosts_nothing_changes_where_groups_span_them():
     found = BANDWIDTH.apply(made, "2x", facts(0.0, 1.0))
     assert found.graph.meetings.transfer.tolist() == [1000, 500]
     assert found.notes[0] == "Only transfers between hosts change."
+
+
+def test_another_device_brings_its_links_inside_hosts_only():
+    """NVLink of an A100 has 300 GB/s in each direction, that of a B200 900."""
+    own = replace(facts(100.0, 1.0), device="NVIDIA A100-SXM4-80GB", dtype="bf16")
+    made = job(M(100 + 900, size=900), M(100 + 900, size=900, hosts=2))
+    found = DEVICE.apply(made, "B200", own)
+    assert found.graph.meetings.transfer.tolist() == [100 + 300, 1000]
+    assert any("Links within a host have 3x the bandwidth" in note for note in found.notes)
+
+
+def test_unknown_links_stay_as_recorded():
+    own = replace(facts(100.0, 1.0), device="NVIDIA A100 80GB PCIe", dtype="bf16")
+    found = DEVICE.apply(job(M(1000, size=900)), "B200", own)
+    assert found.graph.meetings.transfer.tolist() == [1000]
+    assert any("links of A100-PCIe-80GB are not known" in note for note in found.notes)
 
 
 def test_the_runs_own_sizes_tell_latency():

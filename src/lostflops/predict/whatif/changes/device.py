@@ -1,8 +1,9 @@
 """What if the job ran on another accelerator?
 
-Kernels are scaled class by class with the kernel model (`costs/kernels`); what the host does and how long a launch
-takes stays as recorded, and the replay finds what hides behind what. The host of another machine is another host: how
-much faster or slower it may be is part of the interval, and so is what the kernel model does not know.
+Kernels are scaled class by class with the kernel model (`costs/kernels`). Transfers within a host get the links of the
+other device. What the host does and how long a launch takes stays as recorded, and the replay finds what hides behind
+what. The host of another machine is another host: how much faster or slower it may be is part of the interval, and so
+is what the kernel model does not know.
 """
 
 from __future__ import annotations
@@ -23,11 +24,14 @@ from lostflops.predict.graph.replay import Schedule, replay
 from lostflops.predict.graph.tasks import TaskGraph, TaskKind
 from lostflops.predict.whatif.change import Change, Edited, Facts
 from lostflops.predict.whatif.graph_edits.kernel_times import device_now, dtype_now
+from lostflops.predict.whatif.graph_edits.network import faster
 from lostflops.predict.whatif.graph_edits.selecting import names_with, of_class
 
 _HOST_DIFFERS: Final = 0.2
 """Part by which the host of another machine is faster or slower in nine of ten cases: an assumption. In five recorded
 pairs of H100 and MI300X machines it was up to 15%."""
+_LINKS_DIFFER: Final = 0.3
+"""The same for transfers on other links: an assumption."""
 _KERNEL_LINES: Final = ("compute", "copy")
 _HOST_LINES: Final = ("idle.host", "idle.python", "idle.sync", "idle.data", "idle.alloc", "idle.compile")
 
@@ -37,16 +41,32 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
     own, dtype = device_now(graph, facts), dtype_now(graph, facts)
     if own == other:
         raise NotApplicable(f"the run already uses {own.name}")
-    changed = retime_graph(graph, duration=_rescale_kernels(graph, own, other, dtype))
-    done = replay(changed)
+    changed, note = _relink(graph, facts, own, other)
+    done = replay(retime_graph(changed, duration=_rescale_kernels(changed, own, other, dtype)))
     return Edited(
-        graph=changed,
+        graph=done.graph,
         schedule=done,
         doubt=0.0,
         off=_estimate_error(done, own, other),
-        notes=tuple(_describe(graph, own, other, dtype)),
+        notes=tuple(_describe(own, other, dtype, note)),
         facts=replace(facts, device=other.name),
     )
+
+
+def _relink(graph: TaskGraph, facts: Facts, own: Device, other: Device) -> tuple[TaskGraph, str]:
+    """Give transfers within a host the links of the other device. Return the graph and what was done, in words."""
+    if not len(graph.meetings):
+        return graph, ""
+    as_recorded = "stay as recorded: add network.bandwidth=NX for other links."
+    if not (own.scaleup_gbs and other.scaleup_gbs):
+        unknown = own if not own.scaleup_gbs else other
+        return graph, f"The links of {unknown.name} are not known, so transfers {as_recorded}"
+    ratio = other.scaleup_gbs / own.scaleup_gbs
+    try:
+        changed = faster(graph, facts, bandwidth=ratio, inside=True).graph
+    except NotApplicable:
+        return graph, f"No transfer within a host has a known operation and size, so transfers {as_recorded}"
+    return changed, f"Links within a host have {ratio:.3g}x the bandwidth; transfers between hosts {as_recorded}"
 
 
 def _rescale_kernels(
@@ -65,10 +85,10 @@ def _estimate_error(done: Schedule, own: Device, other: Device) -> float:
     """Return half the width of the 90% interval of a step, in ns, from what is not known of kernels and of the host."""
     lines = mean_lines(done)
     kernels, host = (sum(lines[name] for name in names) for names in (_KERNEL_LINES, _HOST_LINES))
-    return hypot(half_width(own, other) * kernels, _HOST_DIFFERS * host)
+    return hypot(half_width(own, other) * kernels, _HOST_DIFFERS * host, _LINKS_DIFFER * lines["comm.transfer"])
 
 
-def _describe(graph: TaskGraph, own: Device, other: Device, dtype: str) -> list[str]:
+def _describe(own: Device, other: Device, dtype: str, links: str) -> list[str]:
     computing, moving = rate_ratio(own, other, dtype), bandwidth_ratio(own, other)
     scaled = (
         f"Matmuls, convolutions and attention take {computing:.3g}x as long (rates that large {dtype} products sustain "
@@ -78,8 +98,8 @@ def _describe(graph: TaskGraph, own: Device, other: Device, dtype: str) -> list[
         scaled,
         f"The host stays the same; one up to {_HOST_DIFFERS:.0%} faster or slower is inside the interval.",
     ]
-    if len(graph.meetings):
-        notes.append("Transfers between ranks stay as recorded: add network.bandwidth=NX for other links.")
+    if links:
+        notes.append(links)
     if own.is_amd != other.is_amd:
         notes.append("Libraries of another vendor choose other kernels: the interval is wider for it.")
     return notes

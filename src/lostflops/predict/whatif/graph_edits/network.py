@@ -28,10 +28,13 @@ _UNKNOWN: Final = 0.5
 """If the possible latency spans more than this part of all transfers, only the smallest possible latency counts."""
 
 
-def faster(graph: TaskGraph, facts: Facts, *, bandwidth: float = 1.0, latency: float = 1.0) -> Edited:
+def faster(
+    graph: TaskGraph, facts: Facts, *, bandwidth: float = 1.0, latency: float = 1.0, inside: bool = False
+) -> Edited:
     """Re-time transfers for another network; `bandwidth` and `latency` are factors. If the run has groups that span
-    hosts, only these are on the network; else every transfer is."""
-    chosen = _on_network(graph)
+    hosts, only these are on the network; else every transfer is. With `inside`, transfers within a host change instead,
+    and the times of collectives that a later change asks for do not."""
+    chosen = _inside_hosts(graph) if inside else _on_network(graph)
     told = chosen & (graph.meetings.size > 0) & select_collectives(graph, *_KNOWN)
     if not told.any():
         raise NotApplicable("collectives were recorded without operation or size: record with lostflops run")
@@ -51,7 +54,7 @@ def faster(graph: TaskGraph, facts: Facts, *, bandwidth: float = 1.0, latency: f
     doubt = deviation(np.where(told, factor - 1, 0), (ends[0], ends[1]), weight)
     changed = retime_graph(graph, transfer=np.round(graph.meetings.transfer * factor))
     notes = tuple(_notes(graph, chosen, told, shares, transfers))
-    if facts.times is not None:
+    if facts.times is not None and not inside:
         across = bool((graph.meetings.hosts > 1).any())
         facts = replace(facts, times=_Faster(facts.times, bandwidth, latency, across, least))
     return Edited(graph=changed, doubt=max(doubt, 0.05), notes=notes, facts=facts)
@@ -90,6 +93,11 @@ def _on_network(graph: TaskGraph) -> Flags:
         raise NotApplicable("no collective was recorded in whole steps")
     across = told.hosts > 1
     chosen: Flags = across if across.any() else told.ranks != 1
+    return chosen
+
+
+def _inside_hosts(graph: TaskGraph) -> Flags:
+    chosen: Flags = (graph.meetings.hosts == 1) & (graph.meetings.ranks != 1)
     return chosen
 
 
