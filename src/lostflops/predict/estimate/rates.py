@@ -1,8 +1,9 @@
 """Rates of a device: products by shape, memory, launches; measured by a calibration, or as published.
 
-Without a calibration, rates are ranges below the dense peak. The best rate of products is public for some devices
-(`ACHIEVABLE`, the best of many shapes); 80% of peak is assumed for others. Training reaches less, because its shapes
-are given and clocks drop under load: `SUSTAINED` is the part that it reaches, lower if a side of a product is short.
+Without a calibration, rates are ranges below the dense peak. The best rate of products is that of the kernel model
+(`costs/kernels`), so that a described job and a measured one get the same ratio between two devices: public
+measurements where there are some, a part of the peak within the power limit for others. Training reaches less, because
+its shapes are given and clocks drop under load: `SUSTAINED` is the part that it reaches, lower if a side is short.
 The low end of bf16 on Hopper is from published runs of Llama 3.1 8B on H100 (torchtitan, December 2024), those of fp8
 are from MLPerf; bf16 on Blackwell has the middle of fp8 and a wider range. Fused attention reaches 30% to 75% of peak
 (FlashAttention 2 and 3 report 50% to 75% for long sequences), memory 70% to 90% of its data sheet.
@@ -17,18 +18,10 @@ from typing import Final, Protocol
 
 from lostflops.account.facts.devices import DEVICES, Device, find_device
 from lostflops.core.errors import UsageError
+from lostflops.predict.costs.kernels.constants import ACHIEVABLE
+from lostflops.predict.costs.kernels.model import sustained_rate
 from lostflops.predict.estimate.ranges import Range
 
-ACHIEVABLE: Final[Mapping[str, Mapping[str, float]]] = {
-    "A100-SXM4-80GB": {"bf16": 271},
-    "H100-SXM5": {"bf16": 794, "fp8": 1403},
-    "H200-SXM": {"bf16": 794, "fp8": 1453},
-    "B200": {"bf16": 1745, "fp8": 3432},
-    "GB200": {"bf16": 1822, "fp8": 3616},
-    "MI300X": {"bf16": 668},
-    "MI325X": {"bf16": 785},
-}
-"""Best TFLOPS over shapes of matrix products: maximum achievable matmul FLOPS of the ML engineering open book."""
 _HOPPER: Final = Range(0.6, 0.93)
 _HOPPER_FP8: Final = Range(0.71, 0.9)
 _BLACKWELL: Final = Range(0.5, 0.8)
@@ -47,8 +40,8 @@ SUSTAINED: Final[Mapping[tuple[str, str], Range]] = {
 were fitted to six systems of MLPerf Training with 256 and 512 GPUs: docs/explanation/estimate.md."""
 _BEST: Final = 0.8
 _TYPICAL: Final = 0.6
-_SHORT: Final = 128
 _ATTENTION: Final = Range(0.3, 0.75)
+_SHORT: Final = 128
 _SHORT_SEQUENCE: Final = 512
 _MEMORY: Final = Range(0.7, 0.9)
 LAUNCH_NS: Final = 6_000
@@ -105,7 +98,8 @@ class PublishedRates:
 
     @property
     def source(self) -> str:
-        measured = "public measurements" if self.device.name in ACHIEVABLE else f"{_BEST:.0%} of peak at best"
+        known = "kernel model" if self.device.chip else f"{_BEST:.0%} of peak at best"
+        measured = "public measurements" if self.device.name in ACHIEVABLE else known
         return f"{self.device.name}: {self.device.source}; {measured}"
 
     @property
@@ -120,14 +114,12 @@ class PublishedRates:
         return self.peak
 
     def flops(self, m: int, n: int, k: int) -> Range:
-        best = _BEST
-        if measured := ACHIEVABLE.get(self.device.name):
-            dtype = self.dtype if self.dtype in measured else "bf16"
-            best = measured[dtype] / self.device.peaks[dtype]
+        peak = self._known_peak
+        best = sustained_rate(self.device, self.dtype) * 1e9 if self.device.chip else _BEST * peak
         side = min(m, n, k)
         short = side / (side + _SHORT) if side else 1
         reached = SUSTAINED.get((self.device.name, self.dtype), Range(_TYPICAL, 1))
-        return reached * (short * best * self._known_peak)
+        return reached * (short * best)
 
     def attention(self, sequence: int) -> Range:
         """Return the FLOPs per second of attention, in bf16 if products are in fp8, which is only for products."""

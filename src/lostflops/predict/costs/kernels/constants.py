@@ -86,5 +86,7 @@ ACHIEVABLE: Final[Mapping[str, Mapping[str, float]]] = {
     "MI325X": {"bf16": 785},
 }
 """Best TFLOPS over shapes of matrix products: maximum achievable matmul FLOPS of the ML engineering open book."""
+TENSOR_RAMP: Final = 128.0
+"""`Constants.ramp` on tensor cores, which finish a step sooner: an assumption."""
 TENSOR_SHARE: Final[Mapping[str, float]] = {"NVIDIA": 0.82, "AMD": 0.6}
 """Part of the tensor peak that products reach on devices that `ACHIEVABLE` does not list: the mean of the others."""

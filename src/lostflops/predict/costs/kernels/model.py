@@ -26,10 +26,11 @@ from lostflops.predict.costs.kernels.constants import (
     FITTED,
     FLOOR_NS,
     TENSOR_ENERGY,
+    TENSOR_RAMP,
     TENSOR_SHARE,
     Constants,
 )
-from lostflops.predict.costs.kernels.products import Floats, Limits, Products, time_products
+from lostflops.predict.costs.kernels.products import Floats, Limits, Products, best_share, time_products
 
 BYTES: Final = {"bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "fp32": 4.0, "tf32": 4.0}
 _REFERENCE_NM: Final = 7.0
@@ -94,7 +95,10 @@ def _model_of(work: KernelWork) -> str:
 
 def _time_matmuls(device: Device, dtype: str, works: Sequence[KernelWork], known: Constants) -> Floats:
     batch, m, n, k = np.array([(work.batch, work.m, work.n, work.k) for work in works], np.float64).T
-    limits = Limits(require_chip(device), sustained_rate(device, dtype, known), require_bandwidth(device))
+    rate, ramp = sustained_rate(device, dtype, known), known.ramp
+    if dtype != "fp32":  # published rates are those of whole products
+        rate, ramp = rate / best_share(known), TENSOR_RAMP
+    limits = Limits(require_chip(device), rate, require_bandwidth(device), ramp)
     return time_products(Products(batch, m, n, k, BYTES[dtype]), limits, known)
 
 

@@ -44,6 +44,8 @@ class Limits(NamedTuple):
     """FLOPs per ns that large products sustain."""
     bandwidth: float
     """Bytes per ns of the memory."""
+    ramp: float
+    """Steps along the inner dimension that a tile loses at its start and end."""
 
 
 def time_products(work: Products, limits: Limits, known: Constants) -> Floats:
@@ -56,14 +58,23 @@ def time_products(work: Products, limits: Limits, known: Constants) -> Floats:
     return best
 
 
+def best_share(known: Constants) -> float:
+    """Return the part of the sustained rate that the largest tile leaves."""
+    return max(_share_of(tile, known) for tile in _TILES)
+
+
+def _share_of(tile: tuple[int, int], known: Constants) -> float:
+    return 1 / (1 + known.tile_edge * (1 / tile[0] + 1 / tile[1]))
+
+
 def _time_choice(work: Products, choice: tuple[int, int, int], limits: Limits, known: Constants) -> Floats:
     """Return the times with tiles of this height and width, and the inner dimension cut into this many parts."""
     high, wide, parts = choice
     rows, columns = np.ceil(work.m / high), np.ceil(work.n / wide)
     tiles = work.batch * rows * columns * parts
     waves = np.ceil(tiles / limits.chip.units)
-    reached = limits.rate / limits.chip.units / (1 + known.tile_edge * (1 / high + 1 / wide))
-    computing = waves * 2 * high * wide * (np.ceil(work.k / parts) + known.ramp) / reached
+    reached = limits.rate / limits.chip.units * _share_of((high, wide), known)
+    computing = waves * 2 * high * wide * (np.ceil(work.k / parts) + limits.ramp) / reached
     # Tiles that run at the same time form a square and share what they read.
     side = np.sqrt(np.minimum(limits.chip.units, tiles))
     once = work.m * work.k + work.n * work.k
