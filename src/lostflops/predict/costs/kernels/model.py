@@ -30,7 +30,7 @@ from lostflops.predict.costs.kernels.constants import (
     TENSOR_SHARE,
     Constants,
 )
-from lostflops.predict.costs.kernels.products import Floats, Limits, Products, best_share, time_products
+from lostflops.predict.costs.kernels.products import Floats, DeviceBounds, Products, best_share, time_products
 
 BYTES: Final = {"bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "fp32": 4.0, "tf32": 4.0}
 _REFERENCE_NM: Final = 7.0
@@ -98,8 +98,8 @@ def _time_matmuls(device: Device, dtype: str, works: Sequence[KernelWork], known
     rate, ramp = sustained_rate(device, dtype, known), known.ramp
     if dtype != "fp32":  # published rates are those of whole products
         rate, ramp = rate / best_share(known), TENSOR_RAMP
-    limits = Limits(require_chip(device), rate, require_bandwidth(device), ramp)
-    return time_products(Products(batch, m, n, k, BYTES[dtype]), limits, known)
+    bounds = DeviceBounds(require_chip(device), rate, require_bandwidth(device), ramp)
+    return time_products(Products(batch, m, n, k, BYTES[dtype]), bounds, known)
 
 
 def _time_convolutions(device: Device, dtype: str, works: Sequence[KernelWork], known: Constants) -> Floats:

@@ -36,7 +36,7 @@ class Products(NamedTuple):
     """Bytes of a number."""
 
 
-class Limits(NamedTuple):
+class DeviceBounds(NamedTuple):
     """What bounds products on a device."""
 
     chip: Chip
@@ -48,13 +48,13 @@ class Limits(NamedTuple):
     """Steps along the inner dimension that a tile loses at its start and end."""
 
 
-def time_products(work: Products, limits: Limits, known: Constants) -> Floats:
+def time_products(work: Products, bounds: DeviceBounds, known: Constants) -> Floats:
     """Return the time of each product in ns."""
     best = np.full(work.m.shape, np.inf)
     for tile in _TILES:
         for parts in _PARTS:
             if parts == 1 or tile[0] * tile[1] <= _LARGEST_CUT:
-                best = np.minimum(best, _time_choice(work, (*tile, parts), limits, known))
+                best = np.minimum(best, _time_choice(work, (*tile, parts), bounds, known))
     return best
 
 
@@ -67,20 +67,20 @@ def _share_of(tile: tuple[int, int], known: Constants) -> float:
     return 1 / (1 + known.tile_edge * (1 / tile[0] + 1 / tile[1]))
 
 
-def _time_choice(work: Products, choice: tuple[int, int, int], limits: Limits, known: Constants) -> Floats:
+def _time_choice(work: Products, choice: tuple[int, int, int], bounds: DeviceBounds, known: Constants) -> Floats:
     """Return the times with tiles of this height and width, and the inner dimension cut into this many parts."""
     high, wide, parts = choice
     rows, columns = np.ceil(work.m / high), np.ceil(work.n / wide)
     tiles = work.batch * rows * columns * parts
-    waves = np.ceil(tiles / limits.chip.units)
-    reached = limits.rate / limits.chip.units * _share_of((high, wide), known)
-    computing = waves * 2 * high * wide * (np.ceil(work.k / parts) + limits.ramp) / reached
+    waves = np.ceil(tiles / bounds.chip.units)
+    reached = bounds.rate / bounds.chip.units * _share_of((high, wide), known)
+    computing = waves * 2 * high * wide * (np.ceil(work.k / parts) + bounds.ramp) / reached
     # Tiles that run at the same time form a square and share what they read.
-    side = np.sqrt(np.minimum(limits.chip.units, tiles))
+    side = np.sqrt(np.minimum(bounds.chip.units, tiles))
     once = work.m * work.k + work.n * work.k
     again = work.m * work.k * np.ceil(columns / side) + work.n * work.k * np.ceil(rows / side)
-    fits = work.element * once <= limits.chip.cache_mb * 1e6
+    fits = work.element * once <= bounds.chip.cache_mb * 1e6
     written = work.m * work.n * (1 if parts == 1 else 1 + parts)
     moved = work.element * work.batch * (np.where(fits, once, again) + written)
-    moving = moved / (limits.bandwidth * known.product_memory)
+    moving = moved / (bounds.bandwidth * known.product_memory)
     return np.asarray((computing**known.overlap + moving**known.overlap) ** (1 / known.overlap))
