@@ -16,8 +16,8 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Chip:
-    """What a data sheet says of a chip beyond peak rates: all that the kernel model knows of a device that nobody
-    measured."""
+    """What a data sheet says of a chip beyond peak rates: all that the kernel model knows of a device that was
+    not measured."""
 
     units: int
     """Streaming multiprocessors (NVIDIA) or compute units (AMD)."""

@@ -30,7 +30,7 @@ from lostflops.predict.costs.kernels.constants import (
     TENSOR_SHARE,
     Constants,
 )
-from lostflops.predict.costs.kernels.products import Floats, DeviceBounds, Products, best_share, time_products
+from lostflops.predict.costs.kernels.products import DeviceBounds, Floats, Products, best_share, time_products
 
 BYTES: Final = {"bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "fp32": 4.0, "tf32": 4.0}
 _REFERENCE_NM: Final = 7.0
