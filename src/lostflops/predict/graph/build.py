@@ -13,6 +13,7 @@ from lostflops.predict.graph.holes import without_holes
 from lostflops.predict.graph.host_meetings import host_meetings
 from lostflops.predict.graph.join import join
 from lostflops.predict.graph.links import assign_links
+from lostflops.predict.graph.lost_calls import find_lost_calls
 from lostflops.predict.graph.ops.op_part import op_part
 from lostflops.predict.graph.tasks import TaskGraph
 from lostflops.predict.graph.threads.part import thread_part
@@ -20,6 +21,7 @@ from lostflops.predict.graph.threads.part import thread_part
 if TYPE_CHECKING:
     from lostflops.account.ledger.by_rank import Progress
     from lostflops.account.ledger.record import Record
+    from lostflops.predict.graph.lost_calls import LostCalls
     from lostflops.predict.graph.parts import GraphPart
     from lostflops.store.run import Run
 
@@ -37,13 +39,14 @@ def _parts(run: Run, progress: Progress | None) -> Iterator[GraphPart]:
     names: dict[int, dict[int, str]] = {}
     for rank, lane, name in run.rows("select rank, lane, coalesce(name, 'stream ' || stream, '') from lanes"):
         names.setdefault(rank, {})[lane] = name
+    lost = find_lost_calls(run)
     for done, record in enumerate(records(run, chosen)):
         if progress is not None:
             progress(done, len(chosen))
-        yield _part(run, record, names.get(record.rank, {}))
+        yield _part(run, record, names.get(record.rank, {}), lost.get(record.rank))
 
 
-def _part(run: Run, record: Record, names: Mapping[int, str]) -> GraphPart:
+def _part(run: Run, record: Record, names: Mapping[int, str], lost: LostCalls | None) -> GraphPart:
     """Build the part of one rank from what it recorded: threads only, a device with its host, or device ops without
     launches."""
     edges = window(record, WindowKind.STEPS)
@@ -51,4 +54,4 @@ def _part(run: Run, record: Record, names: Mapping[int, str]) -> GraphPart:
         return thread_part(run, record, edges)
     if not record.host.start.size:
         return op_part(run, record, edges)
-    return device_part(record, edges, names)
+    return device_part(record, edges, names, lost)

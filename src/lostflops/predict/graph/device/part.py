@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -11,6 +11,8 @@ from lostflops.account.ledger.phases import phases_at
 from lostflops.account.ledger.record import Codes, Flags, Ns, Record
 from lostflops.core.units import format_share
 from lostflops.predict.graph.device.host import HostTasks, host_tasks
+from lostflops.predict.graph.device.lost_rows import RestoredRecord, restore_calls
+from lostflops.predict.graph.device.lost_syncs import restore_syncs
 from lostflops.predict.graph.device.streams import Needs, Streams, needs, streams
 from lostflops.predict.graph.device.syncs import Syncs, with_syncs
 from lostflops.predict.graph.device.tasks import laid_out, tasks_of
@@ -20,13 +22,18 @@ from lostflops.predict.graph.tasks import NONE, Because, Edges, LaneKind
 
 if TYPE_CHECKING:
     from lostflops.account.ledger.windows import LedgerWindow
+    from lostflops.predict.graph.lost_calls import LostCalls
 
 _WORTH_TELLING: Final = 0.02
 """Smallest part of the steps' time that is worth a note."""
 
 
-def device_part(record: Record, edges: LedgerWindow, names: Mapping[int, str]) -> GraphPart:
+def device_part(
+    record: Record, edges: LedgerWindow, names: Mapping[int, str], lost: LostCalls | None = None
+) -> GraphPart:
     """Build the part of a rank with a device; `names` are those of the rank's lanes."""
+    record, meets = restore_calls(record, lost) if lost else RestoredRecord(record, {})
+    record, syncs_lost = restore_syncs(record)
     made = streams(record)
     host, owner = host_tasks(record)
     syncs = with_syncs(record, made, host, owner)
@@ -49,8 +56,14 @@ def device_part(record: Record, edges: LedgerWindow, names: Mapping[int, str]) -
         np.concatenate((syncs.tasks.start, laid.start)),
         np.concatenate((syncs.tasks.stop, laid.stop)),
         words,
-        rank_notes=tuple(_notes(made, int(needed.hold.sum()), edges.wall)),
+        meets={int(laid.task[place]): meets[int(made.row[place])] for place in _restored_places(made, meets)},
+        rank_notes=tuple(_notes(made, made.row.size - len(meets), int(needed.hold.sum()), edges.wall)),
     )
+
+
+def _restored_places(made: Streams, meets: Mapping[int, Hashable]) -> list[int]:
+    places: list[int] = np.flatnonzero(made.row >= min(meets)).tolist() if meets else []
+    return places
 
 
 def _launch_phases(record: Record, made: Streams) -> Codes:
@@ -118,18 +131,11 @@ def _steps(record: Record, edges: LedgerWindow) -> PartSteps:
     return PartSteps(number, none, none, joined[told], (edges.stop - edges.start)[told])
 
 
-def _notes(made: Streams, still: int, wall: int) -> Iterator[RankNote]:
+def _notes(made: Streams, recorded: int, still: int, wall: int) -> Iterator[RankNote]:
     if still > _WORTH_TELLING * wall:
         said = "queued work waited {} on the device for something that was not recorded; the replay keeps that time"
         yield RankNote(said, still, f"{still / 1e6:.1f} ms")
-    if lost := _lost_launches(made):
-        share = lost / made.row.size
+    if lost := int((made.is_launch_lost & (made.row < recorded)).sum()):
+        share = lost / recorded
         said = "{} of device events have no recorded launch although earlier ones do; the replay keeps the gaps"
         yield RankNote(said, share, format_share(share))
-
-
-def _lost_launches(made: Streams) -> int:
-    """Count the device events without a recorded launch. Events before the first recorded launch of their stream were
-    launched before the recording began, and are not lost."""
-    begun = [np.maximum.accumulate(made.launch[first:last]) >= 0 for first, last in made.bounds()]
-    return int((np.concatenate(begun) & (made.launch < 0)).sum())

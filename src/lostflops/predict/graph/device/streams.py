@@ -49,6 +49,13 @@ class Streams:
         gap: Ns = np.where(self.before >= 0, self.start - self.stop[self.before], 0)
         return gap
 
+    @property
+    def is_launch_lost(self) -> Flags:
+        """Whether a place has no recorded launch although an earlier one of its stream has: places before the first
+        recorded launch of their stream were launched before the recording began."""
+        begun = [np.maximum.accumulate(self.launch[first:last]) >= 0 for first, last in self.bounds()]
+        return np.concatenate([np.empty(0, np.bool_), *begun]) & (self.launch < 0)
+
     def bounds(self) -> list[tuple[int, int]]:
         """Return where each stream begins and ends."""
         edges = np.flatnonzero(np.diff(self.lane)) + 1

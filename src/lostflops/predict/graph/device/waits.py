@@ -53,12 +53,14 @@ def waits(record: Record, made: Streams, phase: Codes) -> DeviceWaits:
 
 
 class Latest:
-    """Lookup of what was launched last on each stream before one instant and had ended by another."""
+    """Lookup of what was launched last on each stream before one instant and had ended by another. What has lost its
+    launch counts from the earliest possible time, the launch before it on its stream: it ended at the right moment."""
 
     def __init__(self, made: Streams) -> None:
         self._made = made
+        launches = np.where(made.is_launch_lost, np.iinfo(np.int64).min, made.called)
         self._streams = [
-            (first, np.maximum.accumulate(made.called[first:last]), np.maximum.accumulate(made.stop[first:last]))
+            (first, np.maximum.accumulate(launches[first:last]), np.maximum.accumulate(made.stop[first:last]))
             for first, last in made.bounds()
         ]
         self.lanes = [int(made.lane[first]) for first, _ in made.bounds()]
