@@ -42,15 +42,15 @@ _MEMBERS: Final = f"""
 0."""
 _EVENT_BITS: Final = 40
 _MEETINGS: Final = f"""{_MEMBERS}
-    select meeting, coalesce(any_value(group_id), '') as group_id, bool_or(is_transfer) as is_transfer,
-        coalesce(any_value(case when is_transfer then if(op = 'send', rank, peer) end), -1) as sender,
+    select meeting, coalesce(min(group_id), '') as group_id, bool_or(is_transfer) as is_transfer,
+        coalesce(min(case when is_transfer then if(op = 'send', rank, peer) end), -1) as sender,
         count(*) as members, min(rank) as first, max(rank) as last, sum(rank) as total, coalesce(max(step), -1) as step,
         bool_or(event is null) as is_lacking
     from members group by meeting order by meeting"""
 _CALLS: Final = f"""{_MEMBERS}
     select rank, meeting, coalesce(event, -1) as event, coalesce(start, 0) as start, coalesce(stop, 0) as stop,
-        hash(op, bytes_in, bytes_out) as kind
-    from members"""
+        hash(if(is_transfer, '', op), bytes_in, bytes_out) as kind
+    from members order by rank, event"""
 _UNMATCHED: Final = f"select rank, event from {_ALONE}"
 
 

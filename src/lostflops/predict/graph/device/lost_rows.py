@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from lostflops.account.ledger.host_traits import Trait
+from lostflops.account.ledger.nesting import Nest
 from lostflops.account.ledger.record import COMM, Codes, DeviceEvents, Ns, Record
 from lostflops.predict.graph.device.streams import SOON
 from lostflops.store.intervals import Intervals
@@ -15,7 +17,8 @@ from lostflops.store.intervals import Intervals
 if TYPE_CHECKING:
     from lostflops.predict.graph.lost_calls import LostCall, LostCalls
 
-_HALF: Final = 0.5
+_ROUNDED: Final = 1_000
+"""Error of recorded times, in ns: old traces count whole microseconds."""
 
 
 class RestoredRecord(NamedTuple):
@@ -24,38 +27,56 @@ class RestoredRecord(NamedTuple):
     """Meeting of each restored row of the device."""
 
 
+class _Room(NamedTuple):
+    """Time on a stream in which a lost call ran."""
+
+    free: int
+    """When the stream was free for it."""
+    stop: int
+    before: int
+    """Row of the collective before it on the stream, -1 for none."""
+    following: int
+    """Row of the collective after it on the stream, -1 for none."""
+
+
 def restore_calls(record: Record, lost: LostCalls) -> RestoredRecord:
     """Return the record with a row of the device for each lost call; a call is left out if the device was not recorded
     then, or if its stream or a collective without a meeting was busy at the time: it may be recorded but unmatched."""
     device = record.device
-    place = _Place(record, lost.unmatched)
-    rows: list[tuple[LostCall, int, int, int]] = []
+    place, calling = _Place(record, lost.unmatched), _Calling(record)
+    rows: list[tuple[LostCall, int, int, int, int]] = []
     for call in lost.calls:
         like = place.rows(call.alike)
-        if like.size and (found := place.times(call, like)) is not None:
-            rows.append((call, int(like[0]), *found))
+        room = place.room(call, like) if like.size else None
+        if room is None:
+            continue
+        latest = max(room.stop - call.transfer, room.free)
+        launch = calling.find_launch(like, room, latest)
+        start = place.usual_start(call, like, room.stop) if launch < 0 else calling.ready(launch)
+        start = max(min(start, latest), room.free)
+        if start < room.stop:
+            launch = calling.find_shared_launch(like, start) if launch < 0 else launch
+            rows.append((call, int(like[0]), start, room.stop, launch))
     if not rows:
         return RestoredRecord(record, {})
-    calls, like, start, stop = zip(*rows, strict=True)
-    more = _device_rows(record, calls, np.array(like), np.array(start), np.array(stop))
-    columns = (np.concatenate((getattr(device, one.name), getattr(more, one.name))) for one in fields(DeviceEvents))
+    calls, *columns = zip(*rows, strict=True)
+    more = _device_rows(record, calls, *(np.array(column, np.int64) for column in columns))
+    both = {one.name: np.concatenate((getattr(device, one.name), getattr(more, one.name))) for one in fields(device)}
     meets = {device.start.size + number: call.meeting for number, call in enumerate(calls)}
-    return RestoredRecord(replace(record, device=DeviceEvents(**dict(zip(_COLUMNS, columns, strict=True)))), meets)
+    return RestoredRecord(replace(record, device=DeviceEvents(**both)), meets)
 
 
-_COLUMNS: Final = tuple(one.name for one in fields(DeviceEvents))
-
-
-def _device_rows(record: Record, calls: Sequence[LostCall], like: Codes, start: Ns, stop: Ns) -> DeviceEvents:
+def _device_rows(
+    record: Record, calls: Sequence[LostCall], like: Codes, start: Ns, stop: Ns, launch: Codes
+) -> DeviceEvents:
     """Return rows like those of recorded calls, with their own times. A step keeps its recorded edges: a row beyond
     them is in no step."""
     device, steps = record.device, record.steps
     step = np.array([call.step for call in calls], np.int64)
     at = np.minimum(np.searchsorted(steps.number, step), max(steps.number.size - 1, 0))
     inside = (steps.number[at] == step) & (start >= steps.device_start[at]) & (stop <= steps.device_stop[at])
-    none = np.full(len(calls), -1, np.int64)
     return DeviceEvents(
-        event=none,
+        event=np.full(len(calls), -1, np.int64),
         lane=device.lane[like],
         start=start,
         stop=stop,
@@ -64,7 +85,7 @@ def _device_rows(record: Record, calls: Sequence[LostCall], like: Codes, start: 
         annotation=device.annotation[like],
         module=device.module[like],
         step=np.where(inside, step, -1),
-        launch=none,
+        launch=launch,
         occupancy=device.occupancy[like],
     )
 
@@ -92,8 +113,8 @@ class _Place:
         found = found[known[found] == events]
         return found[np.argsort(self._device.start[found], kind="stable")]
 
-    def times(self, call: LostCall, like: Codes) -> tuple[int, int] | None:
-        """Return when a lost call started and stopped, None if it cannot have run there."""
+    def room(self, call: LostCall, like: Codes) -> _Room | None:
+        """Return the room for a lost call on its stream, None if it cannot have run there."""
         device = self._device
         if not self._begin < call.stop < self._end:
             return None
@@ -101,15 +122,19 @@ class _Place:
         own = self._comm[device.lane[self._comm] == lane]
         middle = call.stop - call.transfer // 2
         after = int(np.searchsorted(device.start[own], middle))
-        free = int(device.stop[own[after - 1]]) if after else self._begin
-        following = int(device.start[own[after]]) if after < own.size else self._end
+        before, following = (int(own[at]) if 0 <= at < own.size else -1 for at in (after - 1, after))
+        free = int(device.stop[before]) if before >= 0 else self._begin
         if free > middle or self._is_taken(call):
             return None
+        gap = self._gap(call.stop)
+        stop = min(call.stop, call.stop if gap is None else gap[1])
+        return _Room(free, min(stop, int(device.start[following])) if following >= 0 else stop, before, following)
+
+    def usual_start(self, call: LostCall, like: Codes, stop: int) -> int:
+        """Return when a call starts that starts as long after the device ran dry as calls that are alike, or takes as
+        long as they do if nothing waits for them."""
         gap, (after_gap, length) = self._gap(call.stop), self._habit(like)
-        stop = min(call.stop, following, call.stop if gap is None else gap[1])
-        start = stop - length if gap is None or after_gap is None else gap[0] + after_gap
-        start = max(min(start, stop - call.transfer), free)
-        return (start, stop) if stop > start else None
+        return stop - length if gap is None or after_gap is None else gap[0] + after_gap
 
     def _is_taken(self, call: LostCall) -> bool:
         """Return whether a collective without a meeting ran then."""
@@ -135,3 +160,64 @@ class _Place:
             after = [start - gap[0] for gap, start in gaps if gap is not None]
             self._habits[key] = int(np.median(after)) if after else None, int(np.median(stops - starts))
         return self._habits[key]
+
+
+class _Calling:
+    """Recorded calls that may have launched the collectives that a device lost."""
+
+    def __init__(self, record: Record) -> None:
+        self._host, self._device = record.host, record.device
+        launched = self._device.launch >= 0
+        self._counts = np.bincount(self._device.launch[launched], minlength=self._host.start.size)
+        work = np.flatnonzero(self._device.kind != COMM)
+        self._by_stop = work[np.argsort(self._device.stop[work], kind="stable")]
+        work = work[launched[work]]
+        self._by_call = work[np.argsort(self._host.start[self._device.launch[work]], kind="stable")]
+        self._ops: dict[int, tuple[Codes, Nest]] = {}
+
+    def find_launch(self, like: Codes, room: _Room, latest: int) -> int:
+        """Return the row of the call that launched a collective, -1 if it is unknown: the last call before it had to
+        start that launched nothing, comes from the same op as those of calls that are alike, and is between those of
+        the collectives beside it on the stream."""
+        calls = self._device.launch[like]
+        calls = calls[calls >= 0]
+        if not calls.size:
+            return -1
+        host, lane = self._host, int(self._host.lane[calls[0]])
+        beside = [int(self._device.launch[row]) if row >= 0 else -1 for row in (room.before, room.following)]
+        first = int(host.start[beside[0]]) if beside[0] >= 0 else np.iinfo(np.int64).min
+        last = min(int(host.start[beside[1]]), latest) if beside[1] >= 0 else latest
+        free = (host.lane == lane) & (self._counts == 0) & (host.name == host.name[calls[0]])
+        rows = np.flatnonzero(free & (host.start > first) & (host.start < last))
+        if not rows.size:
+            return -1
+        inside = self._around(lane, np.append(rows, calls[0]))
+        rows = rows[inside[:-1] == inside[-1]]
+        return int(rows[np.argmax(host.start[rows])]) if rows.size else -1
+
+    def ready(self, launch: int) -> int:
+        """Return when a collective could start: its inputs are done when the last other work is that its thread
+        launched before it."""
+        called, thread = int(self._host.start[launch]), self._host.lane[launch]
+        rows = self._by_call
+        until = int(np.searchsorted(self._host.start[self._device.launch[rows]], called))
+        own = np.flatnonzero(self._host.lane[self._device.launch[rows[:until]]] == thread)
+        return max(called, int(self._device.stop[rows[own[-1]]]) if own.size else called)
+
+    def find_shared_launch(self, like: Codes, start: int) -> int:
+        """Return the row of the call that launched the work before a collective, if calls that are alike share theirs
+        with other work, as in a CUDA graph; else -1."""
+        calls = self._device.launch[like]
+        calls = calls[calls >= 0]
+        at = int(np.searchsorted(self._device.stop[self._by_stop], start + _ROUNDED, side="right")) - 1
+        is_shared = calls.size and np.median(self._counts[calls]) > 1
+        return int(self._device.launch[self._by_stop[at]]) if is_shared and at >= 0 else -1
+
+    def _around(self, lane: int, rows: Codes) -> Codes:
+        """Return the name of the innermost op around each call, -1 for none."""
+        if lane not in self._ops:
+            ops = self._host.having(Trait.OP, [lane])
+            self._ops[lane] = ops, Nest(self._host.start[ops], self._host.stop[ops])
+        ops, nest = self._ops[lane]
+        inner = nest.innermost(self._host.start[rows])
+        return np.where(inner >= 0, self._host.name[ops[inner]], -1) if ops.size else inner
