@@ -96,9 +96,23 @@ def test_a_call_names_operation_and_communicator_of_a_choice(tmp_path: Path) -> 
         (None, None, 777, None),
         (COMM_ID, "all_reduce", 1024, None),
         (other, "reduce_scatter", 4096, 2),
-        (other, "reduce_scatter", 4096, None),
     ]
     assert stats == [("nccl_choices_ambiguous", 1)]
+
+
+TIMED = "AllReduce: 4096 Bytes -> Algo RING proto SIMPLE time 9.0"
+ON_CHANNELS = "AllReduce: 4096 Bytes -> Algo RING proto SIMPLE channel{Lo..Hi}={0..1}"
+
+
+def test_a_call_with_a_line_for_its_time_and_one_for_its_channels_counts_once(tmp_path: Path) -> None:
+    """In a group, all times are written first. The third call has no line with channels, as on ranks other than 0."""
+    said = [TIMED, TIMED, ON_CHANNELS, ON_CHANNELS, TIMED, TIMED.replace("RING", "TREE")]
+    (choices,) = read(
+        tmp_path,
+        log(more=[f"{prefix(0, 2)} {line}" for line in said]),
+        "select algorithm, channels, count from nccl_choices order by all",
+    )
+    assert choices == [("ring", 2, 2), ("ring", None, 1), ("tree", None, 1)]
 
 
 def test_splits_are_named_after_their_parent(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from lostflops.core.limits import LARGEST_WORLD
@@ -123,6 +123,20 @@ class NcclProcess:
     def world(self) -> NcclCommunicator | None:
         """Return its largest communicator, the last one of several: it has all ranks of the job."""
         return max(reversed(self.communicators), key=lambda one: one.size, default=None)
+
+    def count_choices(self) -> Counter[NcclChoice]:
+        """Return how many calls made each choice. Some versions write two lines for a call: one with the predicted time
+        and, on rank 0, one with the channels."""
+        counts = self.choices.copy()
+        for choice, calls in self.choices.items():
+            if choice.channels is None:
+                continue
+            timed = replace(choice, channels=None)
+            for other in (timed, replace(timed, communicator=None), replace(timed, communicator=None, op=None)):
+                same = min(calls, counts[other])
+                calls -= same
+                counts[other] -= same
+        return +counts
 
     def take(self, thread: int, said: str) -> None:
         """Read what a thread said after `NCCL INFO`."""

@@ -186,7 +186,7 @@ def _tables(process: NcclProcess) -> dict[TableSchema, dict[str, ColumnData]]:
     links = [(one.name, *link, count) for one in communicators for link, count in one.links.items()]
     choices = [
         (one.communicator, one.op, one.size, one.algorithm, one.protocol, one.channels, count)
-        for one, count in process.choices.items()
+        for one, count in process.count_choices().items()
     ]
     observed = [(what, *_OBSERVATIONS[what], count) for what, count in sorted(process.losses.items()) if count]
     return {
