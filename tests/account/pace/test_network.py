@@ -74,3 +74,33 @@ def test_an_interface_that_was_made_again_has_no_rate() -> None:
     falling = [reading(0, at, "host", "eth1", left, left) for at, left in ((0, 9), (2, 0), (4, 1))]
     found = rows([*HOST, *OWN, *falling])
     assert {row["interface"]: row["job_sent_gbs"] for row in found} == {"eth0": None}
+
+
+def on_two_nodes(second: float) -> list[dict[str, Any]]:
+    """Ranks 0 and 1, and 2 and 3, on two nodes of one name; the counters of the second begin at another height."""
+    return [
+        row
+        for first, more in ((0, 0.0), (2, second))
+        for row in (
+            *(reading(first, at, "host", "eth0", more + 3 * at, more + 2 * at) for at in (0, 1, 2, 4)),
+            *(reading(first + local, at, "process", None, at, 0.5 * at) for local in (0, 1) for at in (0, 4)),
+        )
+    ]
+
+
+def rows_of_nodes(network: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    places = [{"rank": rank, "attempt": 0, "host": "localhost", "local_rank": rank % 2} for rank in range(4)]
+    with MemoryRun(network=network, attempts=places) as run:
+        return [(row["host"], row["sent_gbs"], row["job_sent_gbs"], row["job_ranks"]) for row in table(run).to_json()]
+
+
+def test_hosts_of_one_name_differ_in_their_counters() -> None:
+    """Containers may all be called localhost: each has its own interfaces, and only its own ranks use them."""
+    assert rows_of_nodes(on_two_nodes(500)) == [
+        ("localhost (rank 0)", 2.0, 1.0, 2),
+        ("localhost (rank 2)", 2.0, 1.0, 2),
+    ]
+
+
+def test_two_launchers_on_one_host_read_the_same_interfaces() -> None:
+    assert rows_of_nodes(on_two_nodes(0)) == [("localhost", 2.0, 2.0, 4)]

@@ -24,24 +24,32 @@ _SHORTEST: Final = 100_000_000
 _MOST_SHOWN: Final = 12
 _ROWS: Final = """
     with newest as (select * from network where attempt = (select max(attempt) from network){where})
-    select coalesce(a.host, ''), n.rank, n.scope, n.interface, n.time, n.received, n.sent, n.resent
+    select coalesce(a.host, ''), n.rank, n.rank - coalesce(a.local_rank, 0), n.scope, n.interface, n.time,
+        n.received, n.sent, n.resent
     from newest n left join attempts a on a.rank = n.rank and a.attempt = n.attempt
-    order by 1, 2, n.time"""
+    order by 1, n.rank, n.time"""
 
 Readings = npt.NDArray[np.int64]
 """Time, bytes received, sent, and sent again, by row in order of time."""
+Source = tuple[int, str, str | None]
+"""Rank, scope and interface of readings."""
 
 
 def table(run: Run, ranks: Sequence[int] = ()) -> Table:
     """Return interfaces with traffic, host by host; no rows if fewer than two readings were recorded."""
     where = f" and rank in ({', '.join(map(str, ranks))})" if ranks else ""
-    hosts: dict[str, dict[tuple[int, str, str | None], list[tuple[int, ...]]]] = defaultdict(lambda: defaultdict(list))
-    for host, rank, scope, interface, time, received, sent, resent in run.rows(_ROWS.format(where=where)):
+    hosts: dict[str, dict[Source, list[tuple[int, ...]]]] = defaultdict(lambda: defaultdict(list))
+    firsts: dict[int, int] = {}
+    for host, rank, first, scope, interface, time, received, sent, resent in run.rows(_ROWS.format(where=where)):
+        firsts[rank] = first
         hosts[host][rank, scope, interface].append((time, received, sent, resent or 0))
     rows = [
         row
-        for host, found in hosts.items()
-        for row in _rows(host, {key: np.array(values, np.int64) for key, values in found.items() if len(values) > 1})
+        for name, found in hosts.items()
+        for host, own in _split_by_host(
+            name, {key: np.array(values, np.int64) for key, values in found.items() if len(values) > 1}, firsts
+        )
+        for row in _rows(host, own)
     ]
     fields = (
         Field("host"),
@@ -58,7 +66,40 @@ def table(run: Run, ranks: Sequence[int] = ()) -> Table:
     return Table("network", title, fields, tuple(rows), most_shown=_MOST_SHOWN)
 
 
-def _rows(host: str, found: dict[tuple[int, str, str | None], Readings]) -> list[tuple[Value, ...]]:
+def _split_by_host(
+    name: str, found: dict[Source, Readings], firsts: dict[int, int]
+) -> list[tuple[str, dict[Source, Readings]]]:
+    """Return the readings of each host of one name, such as containers that are all called `localhost`. Readers whose
+    counters do not fit each other are on different hosts; `firsts` has the rank that is local rank 0 beside each."""
+    by_reader: dict[int, dict[str | None, Readings]] = defaultdict(dict)
+    for (rank, scope, interface), values in found.items():
+        if scope == "host":
+            by_reader[rank][interface] = values
+    readers: list[int] = []
+    same: dict[int, int] = {}
+    for rank, own in by_reader.items():
+        same[rank] = next((one for one in readers if _is_same_host(by_reader[one], own)), rank)
+        readers += [rank] if same[rank] == rank else []
+    if len(readers) < 2:
+        return [(name, found)]
+    return [
+        (
+            f"{name} (rank {reader})",
+            {key: values for key, values in found.items() if same.get(firsts[key[0]]) == reader},
+        )
+        for reader in readers
+    ]
+
+
+def _is_same_host(one: dict[str | None, Readings], other: dict[str | None, Readings]) -> bool:
+    """Return whether two readers saw the same interfaces: in order of time, the counters of both never fall."""
+    if one.keys() != other.keys():
+        return False
+    both = [np.concatenate((values, other[interface])) for interface, values in one.items()]
+    return all((np.diff(values[np.argsort(values[:, 0], kind="stable"), 1:], axis=0) >= 0).all() for values in both)
+
+
+def _rows(host: str, found: dict[Source, Readings]) -> list[tuple[Value, ...]]:
     """Return the rows of a host. Only the interfaces that its first rank read count: they are the same for all."""
     readers = [rank for rank, scope, _ in found if scope == "host"]
     if not readers:
