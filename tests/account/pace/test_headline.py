@@ -10,11 +10,14 @@ import pytest
 
 from lostflops.account.ledger.lines import LINES
 from lostflops.account.pace import headline
+from lostflops.account.pace.answers import report_recording
 from lostflops.account.pace.headline import describe_job
 from lostflops.account.pace.normal import NormalSteps, normal_steps
+from lostflops.account.pace.timings import paces
 from lostflops.explain.analyze.report import _ledger
 from lostflops.store.run import Run
 from made_timed_runs import recorded
+from memory_run import MemoryRun
 
 MS = 1e6
 
@@ -59,3 +62,19 @@ def test_a_ledger_of_other_steps_than_the_card_says_so(normal_ms: float | None, 
     location: Any = SimpleNamespace(value=(normal_ms or 0.0) * MS)
     normal = None if normal_ms is None else NormalSteps(0, np.array([normal_ms * MS]), location)
     assert _ledger(total, normal).title == title
+
+
+def test_steps_and_report_count_the_same_profiled_steps() -> None:
+    """The profiler also marks the step in which it starts and those in which it writes: no trace of them is kept."""
+    times = {step: (step * 10 * MS, (step + 1) * 10 * MS) for step in range(12)}
+    timings = [
+        {"rank": 0, "attempt": 0, "step": step, "start": int(start), "stop": int(stop), "profiled": 4 <= step <= 9}
+        for step, (start, stop) in times.items()
+    ]
+    traced = [{"rank": 0, "step": step} for step in (5, 6, 7)]
+    with MemoryRun(timings=timings, steps=traced, attempts=[{"rank": 0, "attempt": 0}]) as run:
+        found: Any = paces(run)  # type: ignore[arg-type]
+        figures = report_recording(run, found, found[0]).to_json()  # type: ignore[arg-type]
+        said = headline.describe_recording(run)  # type: ignore[arg-type]
+    assert (figures["profiled_steps"], figures["steps_beside_window"], figures["window"]) == (3, 3, "5 to 7")
+    assert said == "Recorded 12 steps; 3 of them were profiled."

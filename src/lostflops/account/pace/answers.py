@@ -32,6 +32,9 @@ _LISTED: Final = f"""
            {", ".join(f"{phase}_sum / greatest(ns_sum, 1)" for phase in PHASES)},
            is_first, compiled, profiled, skipped, settled, of_all
     from placed where {{chosen}} order by step"""
+_BESIDE: Final = """
+    select count(distinct step) from timings
+    where {within} and profiled and step not in (select step from steps)"""
 _ATTEMPTS: Final = """
     select attempt, max(world_size), count(distinct rank), max(restart), min(start), max(stop) - min(start),
            coalesce(bool_and(ended), false), sum(records)::bigint, sum(dropped)::bigint
@@ -46,6 +49,7 @@ def report_recording(run: Run, paces: Sequence[JobPace], pace: JobPace) -> Pairs
            from attempts"""
     )[0]
     window = [step for (step,) in run.rows("select distinct step from steps order by step")]
+    beside = run.rows(_BESIDE.format(within=within((), pace.attempt)))[0][0] if window else 0
     return Pairs(
         "recorded",
         "Recorded in all steps",
@@ -58,7 +62,8 @@ def report_recording(run: Run, paces: Sequence[JobPace], pace: JobPace) -> Pairs
             Pair("step_p95_ns", _whole(pace.p95), "ns", "normal step, 95%"),
             *_rates(pace),
             Pair("collector_share", pace.own_share, "share", "cost of recording, of a step"),
-            Pair("profiled_steps", pace.profiled_steps, "count", "steps with a deep window", pace.profiled_steps > 0),
+            Pair("profiled_steps", count := len(window) or pace.profiled_steps, "count", "profiled steps", count > 0),
+            Pair("steps_beside_window", beside, "count", "steps while the profiler started or wrote", beside > 0),
             Pair("profiled_ratio", pace.profiled_ratio, "rate", "profiled step / normal step", bool(window)),
             Pair("window_first_step", window[0] if window else None, shown=False),
             Pair("window_last_step", window[-1] if window else None, shown=False),

@@ -99,7 +99,8 @@ _WORDS: Final = {
     "normal steps": "steps that are not the first of an attempt, and in which nothing was compiled or profiled",
     "normal step, median": "half of the normal steps take less time",
     "normal step, 95%": "19 of 20 normal steps take less time",
-    "steps with a deep window": "steps in which every kernel was recorded",
+    "profiled steps": "steps in which every op and kernel was recorded: those that the ledger is of",
+    "steps while the profiler started or wrote": "timed steps beside the profiled ones, of which no trace is kept",
     "launch gaps": "time in which the device waits for the next kernel launch",
     "gaps": "time in which the device waits for the next kernel launch",
     # Data.
