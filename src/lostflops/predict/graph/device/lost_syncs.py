@@ -1,8 +1,8 @@
 """Records of a host with the blocking calls that it lost.
 
 Where such a call is lost, the host seems to run Python until the device is done, which stays as long when the device is
-done earlier. A pause of the host is a lost call if nearly always a blocking call is between the calls around it, and if
-it ended as soon after work of the device as these calls let the host go on.
+done earlier. A pause of the host is a lost call if a blocking call often is between the calls around it, and if it ended
+as soon after work of the device as these calls let the host go on.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from lostflops.account.ledger.record import Codes, HostEvents, Ns, Record, disti
 from lostflops.predict.graph.device.host import LONG
 from lostflops.predict.graph.device.streams import SOON
 
-_MOSTLY: Final = 2 / 3
+_OFTEN: Final = 1 / 2
 """Part of the times that the same two calls follow each other in which a blocking call must be between them."""
-_ROUNDED: Final = 1_000
-"""Error of recorded times, in ns: old traces count whole microseconds."""
+_VARIES: Final = 5_000
+"""How much longer or shorter than any recorded call a lost one may need to return once the device is done, in ns."""
 
 
 class _LostSync(NamedTuple):
@@ -63,7 +63,7 @@ def _find_lost_syncs(record: Record, lane: int) -> Iterator[_LostSync]:
     for pause in pauses.tolist():
         key = int(name[pause] * count + name[pause + 1])
         alike = calls[around == key]
-        if alike.size >= _MOSTLY * (alike.size + np.count_nonzero(plain == key)):
+        if alike.size >= _OFTEN * (alike.size + np.count_nonzero(plain == key)):
             yield from _fit(host, rows, alike, pause, done)
 
 
@@ -75,7 +75,7 @@ def _fit(host: HostEvents, rows: Codes, alike: Codes, pause: int, done: Ns) -> I
     begin, end = int(host.stop[rows[pause]]), int(host.start[rows[pause + 1]])
     last = int(_find_last_done(done, np.array([end]))[0])
     since = end - last
-    if last <= begin or since > SOON or not usual.min() - _ROUNDED <= since <= usual.max() + _ROUNDED:
+    if last <= begin or since > SOON or not usual.min() - _VARIES <= since <= usual.max() + _VARIES:
         return
     call = rows[alike]
     start = begin + int(np.median(host.start[call] - host.stop[rows[alike - 1]]))

@@ -98,7 +98,7 @@ def _full(made: Streams, host: HostTasks, latest: Latest, copies: Codes) -> tupl
     asked = np.setdiff1d(np.flatnonzero(launching & (took > max(_BLOCKED, 5 * usual))), copies)
     src, dst = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for stream in range(len(latest.lanes)):
-        last = latest.find_launched(stream, host.start[asked])
+        last = latest.find_launched(stream, host.start[asked], host.start[asked])
         done = latest.on(stream, host.start[asked], host.start[asked])
         room = latest.on(stream, host.start[asked], host.stop[asked] + SOON // 4)
         waiting = np.where(last >= 0, last - np.maximum(done, 0), 0)
@@ -128,7 +128,7 @@ def _pair_named_calls(
     best, newest = np.full(asked.size, -1, np.int64), np.full(asked.size, -1, np.int64)
     pairs: list[tuple[Codes, Codes]] = [(np.empty(0, np.int64), np.empty(0, np.int64))]
     for stream in range(len(latest.lanes)):
-        last = latest.find_launched(stream, start)
+        last = latest.find_launched(stream, start, stop)
         last = np.where(event, latest.on(stream, start, stop), last)
         good = (last >= 0) & (made.stop[last] <= stop)
         every = good & is_all[name[asked]]

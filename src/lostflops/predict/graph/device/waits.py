@@ -58,23 +58,25 @@ class Latest:
 
     def __init__(self, made: Streams) -> None:
         self._made = made
-        launches = np.where(made.is_launch_lost, np.iinfo(np.int64).min, made.called)
+        earliest = np.where(made.is_launch_lost, np.iinfo(np.int64).min, made.called)
         self._streams = [
-            (first, np.maximum.accumulate(launches[first:last]), np.maximum.accumulate(made.stop[first:last]))
+            (first, *(np.maximum.accumulate(times[first:last]) for times in (earliest, made.stop, made.called)))
             for first, last in made.bounds()
         ]
         self.lanes = [int(made.lane[first]) for first, _ in made.bounds()]
 
     def on(self, stream: int, called: Ns, ended: Ns) -> Codes:
         """Return the last place on a stream that was launched before `called` and ended by `ended`, or -1."""
-        first, launches, stops = self._streams[stream]
+        first, launches, stops, _ = self._streams[stream]
         place = np.minimum(np.searchsorted(launches, called), np.searchsorted(stops, ended, side="right")) - 1
         return np.where(place >= 0, place + first, -1)
 
-    def find_launched(self, stream: int, called: Ns) -> Codes:
-        """Return the last place on a stream that was launched before `called`, or -1."""
-        first, launches, _ = self._streams[stream]
-        place = np.searchsorted(launches, called) - 1
+    def find_launched(self, stream: int, called: Ns, ended: Ns) -> Codes:
+        """Return the last place on a stream that was launched before `called`, or -1; what has lost its launch counts
+        only if it had ended by `ended`."""
+        first, launches, stops, latest = self._streams[stream]
+        sure = np.maximum(np.searchsorted(latest, called), np.searchsorted(stops, ended, side="right"))
+        place = np.minimum(np.searchsorted(launches, called), sure) - 1
         return np.where(place >= 0, place + first, -1)
 
 
