@@ -353,6 +353,22 @@ class TrainingRun:
             progress=progress,
         )
 
+    def devices(
+        self,
+        *,
+        prices: Place | None = None,
+        tokens_per_step: float | None = None,
+        samples_per_step: float | None = None,
+        progress: Progress | None = None,
+    ) -> Result:
+        """Return the step time on every known device, the fastest first; with a file of prices also the cost."""
+        from lostflops.predict.elsewhere.devices import devices
+        from lostflops.predict.elsewhere.prices import read_prices
+
+        claims = _claims(None, None, tokens_per_step, samples_per_step)
+        priced = None if prices is None else read_prices(Path(prices))
+        return devices(self.stored, priced, claims, progress=progress)
+
     def predictions(self) -> Result:
         """Return the predictions that were made from this run, with their scores."""
         from lostflops.predict.whatif.score import list_predictions

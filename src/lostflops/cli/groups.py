@@ -13,7 +13,7 @@ GROUPS: Final = {
         *("flame", "info", "verify", "serve", "export", "sql"),
     ),
     "Explain": ("diagnose", "ranks", "explain", "path", "pipeline", "hang"),
-    "Predict": ("whatif", "scale", "score"),
+    "Predict": ("whatif", "devices", "scale", "score"),
     "Compare": ("diff", "gate"),
     "Prepare": ("doctor", "demo", "estimate", "fit", "calibrate", "collectives"),
 }
@@ -44,6 +44,7 @@ SYNONYMS: Final = {
     **dict.fromkeys(("query", "duckdb"), "sql"),
     **dict.fromkeys(("ci",), "gate"),
     **dict.fromkeys(("bubble", "stages"), "pipeline"),
+    **dict.fromkeys(("hardware", "gpus", "gpu", "cost", "prices"), "devices"),
 }
 """Words that people try, and the verb that does it."""
 _COMPLETION: Final = ("install_completion", "show_completion")

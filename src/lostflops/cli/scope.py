@@ -51,6 +51,16 @@ ModelFlopsOption = Annotated[
         show_default=False,
     ),
 ]
+TokensOption = Annotated[
+    float | None,
+    typer.Option("--tokens-per-step", min=1, metavar="N", help="Tokens per step, over all ranks.", show_default=False),
+]
+SamplesOption = Annotated[
+    float | None,
+    typer.Option(
+        "--samples-per-step", min=1, metavar="N", help="Samples per step, over all ranks.", show_default=False
+    ),
+]
 MeshOption = Annotated[
     str | None,
     typer.Option(

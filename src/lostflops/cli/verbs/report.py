@@ -12,7 +12,9 @@ from lostflops.cli.scope import (
     ModelFlopsOption,
     PeakOption,
     RankOption,
+    SamplesOption,
     StepOption,
+    TokensOption,
     WindowOption,
     bar_of,
     rank_bar,
@@ -46,22 +48,8 @@ def report(
     ] = False,
     peak_tflops: PeakOption = None,
     model_flops: ModelFlopsOption = None,
-    tokens_per_step: Annotated[
-        float | None,
-        typer.Option(
-            "--tokens-per-step", min=1, metavar="N", help="Tokens per step, over all ranks.", show_default=False
-        ),
-    ] = None,
-    samples_per_step: Annotated[
-        float | None,
-        typer.Option(
-            "--samples-per-step",
-            min=1,
-            metavar="N",
-            help="Samples per step, over all ranks.",
-            show_default=False,
-        ),
-    ] = None,
+    tokens_per_step: TokensOption = None,
+    samples_per_step: SamplesOption = None,
     findings: Annotated[
         bool, typer.Option("--findings/--no-findings", help="Show the first findings of lostflops diagnose.")
     ] = True,

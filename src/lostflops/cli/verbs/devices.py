@@ -1,0 +1,75 @@
+"""`lostflops devices`: the step time of a run on every known device."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lostflops.cli.output import JsonOption, RunArgument, command, show
+from lostflops.cli.scope import SamplesOption, TokensOption, bar_of
+
+EXAMPLE = "lostflops devices run --prices prices.toml --html devices.html"
+
+
+def devices(
+    run: RunArgument,
+    *,
+    prices: Annotated[
+        Path | None,
+        typer.Option(
+            "--prices", metavar="FILE", help="Prices of devices, a TOML file that you write.", show_default=False
+        ),
+    ] = None,
+    tokens_per_step: TokensOption = None,
+    samples_per_step: SamplesOption = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option("--plot", metavar="FILE", help="Draw time against price, as SVG.", show_default=False),
+    ] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option("--html", metavar="FILE", help="Write the answer as one HTML page.", show_default=False),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Rank all known devices by the step time of this run there.
+
+    Shows for each device the predicted step with its interval, what limits the job there, and how likely it is that no
+    other device is faster. With --prices also cost and energy, and a picture of time against price. The file has, for
+    each device, a table such as [H100-SXM5] with usd_per_hour and, if known, watts; usd_per_kwh is above all tables.
+    The number of ranks stays the same.
+    """
+    from lostflops.cli.scope import open_run
+    from lostflops.core.errors import UsageError
+    from lostflops.core.results import Page
+    from lostflops.show.report import svg
+    from lostflops.show.report.html import check_file, save_page
+
+    if plot and not prices:
+        raise UsageError("--plot draws time against price: give --prices too")
+    if html:
+        check_file(html)
+    with open_run(run) as opened, bar_of("devices") as progress:
+        result = opened.devices(
+            prices=prices, tokens_per_step=tokens_per_step, samples_per_step=samples_per_step, progress=progress
+        )
+    if plot:
+        with plot.open("w", encoding="utf-8") as stream:
+            svg.write(result, stream)
+    following = command("whatif", run, "--change", f"device={_other(result.to_json())}")
+    result = replace(result, next_command=following)
+    if html:
+        result = save_page(Page(f"{run.name}: devices", (result,), {}), html)
+    show(replace(result, next_command=following), as_json)
+
+
+def _other(found: dict[str, object]) -> str:
+    """Return the best device that the run does not use already: the cheapest, or the fastest."""
+    rows: object = found["devices"]
+    assert isinstance(rows, list)
+    others = [row["device"] for row in rows if not row["is_now"]]
+    best = found["cheapest"] or found["fastest"]
+    return str(best if best in others or not others else others[0])

@@ -1,0 +1,1 @@
+"""A recorded run on devices that it never ran on, side by side."""

@@ -1,0 +1,66 @@
+"""The step of a run on one device, and what all devices of a run have in common."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lostflops.account.facts.devices import Device
+from lostflops.core.results import Pairs
+from lostflops.predict.estimate.rates import capacity
+
+if TYPE_CHECKING:
+    from lostflops.account.ledger.bound import Bound
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """A run on a device; times are means per step, in ns."""
+
+    device: Device
+    step: float
+    low: float
+    """Lower end of the 90% interval of the step."""
+    high: float
+    own: float
+    """Half the width of the 90% interval from errors that no other device shares."""
+    bound: Bound
+    notes: tuple[str, ...] = ()
+    is_now: bool = False
+    """Whether the run was recorded on this device."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """A device that cannot be compared, and why in a few words."""
+
+    device: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecasts:
+    """A run on all known devices."""
+
+    measured: float
+    """The step of the run as it was recorded, in ns."""
+    now: str
+    """Where the run was recorded, in words."""
+    ranks: int
+    """Ranks of the job."""
+    made: tuple[Forecast, ...]
+    refused: tuple[Refused, ...]
+    peak: int | None
+    """Peak memory of the fullest rank in bytes; None if it is not known."""
+    memory_note: str
+    baseline: Pairs
+    notes: tuple[str, ...]
+    """Notes about the run, not about a device."""
+    is_guess: bool = False
+    """Whether the replay does not match the run."""
+
+
+def fits(peak: int | None, device: Device) -> bool | None:
+    """Return whether the memory of a device holds the peak; None if either is not known."""
+    held = capacity(device)
+    return None if peak is None or held is None else peak <= held
