@@ -200,6 +200,26 @@ def read_arguments(signature: str, shapes: str, dtypes: str, inputs: str | None)
     raise UnknownArguments
 
 
+def read_tensors(shapes: str, dtypes: str) -> list[tuple[Shape, str, int]]:
+    """Return shape, precision and bytes of an element of each tensor that was passed, also of those in lists, whose
+    precision is not recorded: 4 bytes are assumed. Raise `UnknownArguments` if the record is not understood.
+
+    >>> read_tensors("[[2, 3], [], [[4], [5]]]", '["c10::BFloat16", "Scalar", "TensorList"]')
+    [((2, 3), 'bf16', 2), ((4,), '', 4), ((5,), '', 4)]
+    """
+    dims = _decode(shapes, list[list[int | list[int]]])
+    types = _decode(dtypes, list[str])
+    if len(types) != len(dims):
+        raise UnknownArguments
+    found: list[tuple[Shape, str, int]] = []
+    for shape, recorded in zip(dims, types, strict=True):
+        if recorded in _TYPES and all(isinstance(length, int) for length in shape):
+            found.append((tuple(length for length in shape if isinstance(length, int)), *_TYPES[recorded]))
+        else:
+            found += [(tuple(inner), "", 4) for inner in shape if isinstance(inner, list)]
+    return found
+
+
 def _fits(parameters: list[str], types: list[str]) -> bool:
     if parameters[-1] == "...":
         parameters = parameters[:-1]

@@ -6,8 +6,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from lostflops.account.pace.timings import choose_pace, paces
+from lostflops.predict.elsewhere.computed import forecast_computed
 from lostflops.predict.elsewhere.recorded import forecast_recorded
 from lostflops.predict.elsewhere.result import WorkPerStep, show_devices
+from lostflops.predict.graph.tasks import LaneKind
 from lostflops.predict.whatif.baseline import baseline
 
 if TYPE_CHECKING:
@@ -27,7 +29,8 @@ def devices(
 ) -> Result:
     """Predict the run on every known device. `said` has the tokens and samples of a step, if the user gave them."""
     start = baseline(run, times)
-    found = forecast_recorded(run, start, progress)
+    is_on_device = (start.graph.lanes.kind == LaneKind.STREAM).any()
+    found = (forecast_recorded if is_on_device else forecast_computed)(run, start, progress)
     return show_devices(found, prices, _work(run, said, start.measured))
 
 

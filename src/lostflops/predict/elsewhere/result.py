@@ -25,6 +25,8 @@ _NOT_OF_DEVICE: Final = ("host", "input")
 _LIKELY: Final = 0.5
 _MOST_MARKS: Final = 12
 """At most this many devices off the frontier have a mark of their own."""
+_MOST_UNPRICED: Final = 8
+"""Rows of throughput that screens show without prices."""
 _MOST_NAMED: Final = 4
 """At most this many devices are named in a sentence."""
 
@@ -224,7 +226,7 @@ def _details(compared: Comparison, work: WorkPerStep) -> Table:
         )
         for one in (*compared.priced, *unpriced)
     )
-    most = len(compared.priced) if has_price else None
+    most = len(compared.priced) if has_price else _MOST_UNPRICED
     return Table("costs", _details_title(fields), fields, rows, most_shown=most)
 
 
