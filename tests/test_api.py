@@ -34,6 +34,7 @@ QUESTIONS: dict[str, tuple[tuple[str, ...], Answer]] = {
     "whatif of a change": (("--change", "straggler=removed"), lambda run: run.whatif("straggler=removed")),
     "whatif of all": (("--all",), lambda run: run.whatif()),
     "whatif lists": (("--list",), lambda run: run.changes()),
+    "devices": (("--samples-per-step", "32"), lambda run: run.devices(samples_per_step=32)),
     "scale": (("--ranks", "4,8", "--ranks-per-host", "8"), lambda run: run.scale([4, 8], ranks_per_host=8)),
 }
 ELSEWHERE = {

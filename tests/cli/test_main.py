@@ -60,6 +60,7 @@ FLAGS = {
     "explain": {"RUN", "N", "--usd-per-hour", "--calibration", "--topology", "--json"} | MARKDOWN,
     "diff": {"A", "B", "--margin", "--anyway", "--html", "--json"} | MARKDOWN,
     "gate": {"--baseline", "--candidate", "--max-regress", "--anyway", "--json"} | MARKDOWN,
+    "devices": {"RUN", "--prices", "--tokens-per-step", "--samples-per-step", "--plot", "--html", "--json"},
     "scale": {
         "RUN",
         "--ranks",
