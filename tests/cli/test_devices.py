@@ -118,9 +118,7 @@ def test_power_is_paid_on_top(run: Path, prices: Path, capsys: pytest.CaptureFix
     assert after / before == pytest.approx((3 + 0.7) / 3)
 
 
-def test_a_person_reads_which_device_to_choose(
-    run: Path, prices: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_person_reads_which_device_to_choose(run: Path, prices: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert called("devices", run, "--prices", prices) == 0
     text = capsys.readouterr().out
     words = " ".join(text.split())

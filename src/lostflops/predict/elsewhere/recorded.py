@@ -1,15 +1,15 @@
 """A run that was recorded on an accelerator, on all others: one baseline, and the change `device` for each of them.
 
-The error of a prediction that other devices do not have is that of the change itself, and how far two runs of one job
-differ. The replay, the host and the recorded steps are the same for all.
+The error of a prediction that other devices do not have is that of its kernels and links, and how far two runs of one
+job differ. The replay, the recorded steps and the time of a host are the same for all.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from math import hypot
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from lostflops.account.facts.kernel_classes import CLASSES
 from lostflops.account.ledger.bound import Bound
 from lostflops.account.ledger.total import RankLines, RunLedger
 from lostflops.core.errors import NotApplicable, UnknownCost
+from lostflops.predict.costs.kernels.rescale import half_width
 from lostflops.predict.elsewhere.forecast import Forecast, Forecasts, Refused
 from lostflops.predict.graph.lines import mean_lines
 from lostflops.predict.graph.longest import expect_replays
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from lostflops.store.run import Run
 
 Progress = Callable[[int, int], None]
+_LINKS_DIFFER: Final = 0.3
+"""Part by which transfers on other links may differ, as the change `device` assumes."""
 
 
 def forecast_recorded(run: Run, start: Baseline, progress: Progress | None = None) -> Forecasts:
@@ -47,7 +50,7 @@ def forecast_recorded(run: Run, start: Baseline, progress: Progress | None = Non
         if device == now:
             continue
         try:
-            made.append(_forecast(answer(start, [("device", device.name)]), device))
+            made.append(_forecast(answer(start, [("device", device.name)]), now, device))
         except (NotApplicable, UnknownCost) as error:
             refused.append(Refused(device=device.name, reason=str(error.__cause__ or error)))
     peak, memory_note = _peak(run, start)
@@ -65,17 +68,18 @@ def forecast_recorded(run: Run, start: Baseline, progress: Progress | None = Non
     )
 
 
-def _forecast(found: WhatIfAnswer, device: Device) -> Forecast:
-    level = found.baseline.level
+def _forecast(found: WhatIfAnswer, now: Device, device: Device) -> Forecast:
     (one,) = found.applied
-    own = hypot(one.moved * one.edited.doubt, one.edited.off * level, found.doubts.runs)
+    lines = mean_lines(found.schedule)
+    kernels = half_width(now, device) * (lines["compute"] + lines["copy"])
+    links = _LINKS_DIFFER * lines["comm.transfer"]
     return Forecast(
         device=device,
         step=found.predicted,
         low=found.low,
         high=found.high,
-        own=own,
-        bound=_bound(found.schedule),
+        own=hypot(found.baseline.level * hypot(kernels, links), found.doubts.runs),
+        bound=_bound(found.schedule, lines),
         notes=one.edited.notes,
     )
 
@@ -89,14 +93,15 @@ def _forecast_now(start: Baseline, device: Device) -> Forecast:
         low=unchanged.low,
         high=unchanged.high,
         own=unchanged.doubts.runs,
-        bound=_bound(start.schedule),
+        bound=_bound(start.schedule, mean_lines(start.schedule)),
         is_now=True,
     )
 
 
-def _bound(done: Schedule) -> Bound:
-    """Return what bounds a schedule. Waits in collectives count as communication: a schedule has no late ranks."""
-    lines = Counter({name: round(ns) for name, ns in mean_lines(done).items()})
+def _bound(done: Schedule, mean: Mapping[str, float]) -> Bound:
+    """Return what bounds a schedule with these mean lines. Waits in collectives count as communication: a schedule has
+    no late ranks."""
+    lines = Counter({name: round(ns) for name, ns in mean.items()})
     tasks = done.graph.tasks
     kernels = (tasks.kind == TaskKind.KERNEL) & (tasks.step >= 0)
     spent = np.bincount(tasks.kernel_class[kernels], tasks.duration[kernels], len(CLASSES))
