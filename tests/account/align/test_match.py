@@ -274,6 +274,22 @@ class TestTransfers:
         found = without(calls, {0: "c", 1: "f"}).meetings()
         assert ordered(found) == [{r: n for r in (0, 1) if (r, n) not in ((0, "c"), (1, "f"))} for n in NAMES]
 
+    def test_transfers_that_end_together_keep_their_order(self) -> None:
+        """Two stages of one rank send to the same peer at once, as with interleaved pipelines."""
+        ends = {"a": (100, 110), "b": (900, 905), "c": (903, 980), "d": (1_700, 1_740), "e": (2_500, 2_501)}
+        out = [
+            Call(0, end * 1_000 - 90_000, end * 1_000, op="send", peer=1, name=name) for name, (end, _) in ends.items()
+        ]
+        back = [
+            Call(1, end * 1_000 - 50_000, end * 1_000, op="recv", peer=0, name=name) for name, (_, end) in ends.items()
+        ]
+        calls = [*out, *back]
+        assert ordered(made(*calls).meetings(hosts={0: "host", 1: "host"})) == [{0: n, 1: n} for n in ends]
+        lost = [call for call in calls if (call.rank, call.name) != (1, "b")]
+        found = ordered(made(*lost).meetings(hosts={0: "host", 1: "host"}))
+        assert {0: "a", 1: "a"} in found
+        assert {0: "d", 1: "d"} in found
+
 
 def unnamed(call: Call) -> Call:
     return call.but(group=None, seq=-1, size=-1)

@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from lostflops.account.align.calls import BARRIERS, RECV, SEND, Codes, CollectiveCalls, Flags
-from lostflops.account.align.sequences import Sequence, Shift, pair
+from lostflops.account.align.sequences import Sequence, Shift, pair, pair_in_order
 
 _NUMBERED: Final = 0.5
 """Share of a group's calls that must carry a number for numbers to decide."""
@@ -263,7 +263,7 @@ def _two_ends(calls: CollectiveCalls, sent: Codes, received: Codes, clock: Shift
     out, back = (_sequence(calls, rows, one_kind=True) for rows in (sent, received))
     # A receive may be posted long before its data is sent, so that it runs beside several sends.
     found = pair(out, back, clock, loosely=False)
-    i, j = found[:2] if found is not None else (np.empty(0, np.int64), np.empty(0, np.int64))
+    i, j = pair_in_order(out, back, found) if found is not None else (np.empty(0, np.int64), np.empty(0, np.int64))
     alone = np.delete(sent, i), np.delete(received, j)
     none = tuple(np.full(one.size, -1, np.int64) for one in alone)
     return np.stack((np.concatenate((sent[i], alone[0], none[1])), np.concatenate((received[j], none[0], alone[1]))))

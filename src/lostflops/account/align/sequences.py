@@ -133,6 +133,56 @@ def pair(
     return best
 
 
+def pair_in_order(a: Sequence, b: Sequence, found: tuple[Codes, Codes, Shift]) -> tuple[Codes, Codes]:
+    """Return the pairs of two ends that keep their order, although several calls end at almost the same time.
+
+    Pairs that no other call comes near divide both sequences. Between two of them, calls match by order if both sides
+    have as many and none is received before it is sent; otherwise the pairs that were found stay. `a` are sends.
+    """
+    i, j, shift = found
+    if i.size == len(a) == len(b) and bool((np.diff(i) > 0).all() and (np.diff(j) > 0).all()):
+        return i, j
+    stops = shift.remove(b.stop)
+    apart = 4 * np.abs(stops[j] - a.stop[i]) + min(_tolerance(a.stop), _WIDTHS[-1])
+    is_clear = (_gap_to_others(a.stop, i, stops[j]) > apart) & (_gap_to_others(stops, j, a.stop[i]) > apart)
+    order = np.argsort(i[is_clear], kind="stable")
+    clear_i, clear_j = i[is_clear][order], j[is_clear][order]
+    if (np.diff(clear_j) < 0).any():
+        return i, j
+    edges_i, edges_j = (np.concatenate(([-1], clear, [size])) for clear, size in ((clear_i, len(a)), (clear_j, len(b))))
+    between = np.searchsorted(clear_i, i[~is_clear])
+    pairs = [(clear_i, clear_j)]
+    for gap in range(edges_i.size - 1):
+        own_i = np.arange(edges_i[gap] + 1, edges_i[gap + 1])
+        own_j = np.arange(edges_j[gap] + 1, edges_j[gap + 1])
+        if own_i.size == own_j.size and fits(a, b, own_i, own_j).all() and (a.start[own_i] <= stops[own_j]).all():
+            pairs.append((own_i, own_j))
+        else:
+            pairs.append((i[~is_clear][between == gap], j[~is_clear][between == gap]))
+    whole_i, whole_j = (np.concatenate(one) for one in zip(*pairs, strict=True))
+    order = np.argsort(whole_i, kind="stable")
+    return whole_i[order], whole_j[order]
+
+
+def _gap_to_others(times: Ns, own: Codes, wanted: Ns) -> Ns:
+    """Return how far each wanted time is from the nearest of `times` other than its own.
+
+    >>> _gap_to_others(np.array([0, 10, 30]), np.array([0, 2]), np.array([1, 28])).tolist()
+    [9, 18]
+    """
+    far = np.iinfo(np.int64).max
+    order = np.argsort(times, kind="stable")
+    padded = np.concatenate(([-far // 2], times[order], [far // 2]))
+    place = np.empty(times.size, np.int64)
+    place[order] = np.arange(1, times.size + 1)
+    right = np.searchsorted(padded, wanted)
+    candidates = np.stack([right - 2, right - 1, right, right + 1])
+    candidates = np.clip(candidates, 0, padded.size - 1)
+    gaps = np.where(candidates == place[own], far, np.abs(padded[candidates] - wanted))
+    nearest_gap: Ns = gaps.min(axis=0)
+    return nearest_gap
+
+
 def _each_alike(a: Sequence, b: Sequence, known: Shift | None, *, loosely: bool) -> tuple[Codes, Codes, Shift] | None:
     """Match calls of each operation and size by themselves; None unless all of these are complete.
 
