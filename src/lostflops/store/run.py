@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -20,21 +19,20 @@ from lostflops.core.units import pluralise
 from lostflops.core.utf8 import utf8
 from lostflops.store import manifest as manifests
 from lostflops.store.asking import asking
-from lostflops.store.checksums import check_sizes, check_tables
+from lostflops.store.checksums import check_sizes
 from lostflops.store.memory_limit import limit_database, not_enough_memory
 from lostflops.store.mirror import mirror_run
 from lostflops.store.narrow import narrow
-from lostflops.store.parquet import literal_glob, scan
+from lostflops.store.parquet import literal_glob
 from lostflops.store.places import remote
 from lostflops.store.select import EXPLAIN, READ_ONLY, check_reads, check_stranger, may_change
-from lostflops.store.tables import DERIVED, TABLES, TableSchema, table
-from lostflops.store.validity import check_values
+from lostflops.store.tables import DERIVED, TABLES, table
+from lostflops.store.validity import check_values, is_marked
+from lostflops.store.views import ALL, Views, reading
 
 T = TypeVar("T")
 _MOST_KEPT: Final = 2_000
 """Most answers kept for one open run."""
-_WORD: Final = re.compile(r"\w+")
-_NAMES_IN_TEXT: Final = frozenset({"query", "query_table"})
 _MOST_ROWS_KEPT: Final = 1_000
 """Most rows of an answer that is kept."""
 
@@ -61,8 +59,7 @@ class Run:
         self._rows: dict[str, list[Any]] = {}
         self._kept: dict[Hashable, Any] = {}
         self._lock = threading.RLock()
-        self._unread = set(manifest.files)
-        """Tables whose files were not compared with their checksums yet."""
+        self._views = Views(path, manifest)
 
     @classmethod
     def open(cls, path: str | Path, limits: Mapping[str, str | bool | int] | None = None) -> Self:
@@ -71,30 +68,25 @@ class Run:
         folder = mirror_run(address) if address is not None else utf8(Path(path).resolve())
         manifest = manifests.load(folder)
         check_sizes(folder, manifest)
+        if not manifest.sources:
+            raise BrokenRun(f"{folder} has no ranks. Ingest its traces again.")
         connection = duckdb.connect(config={"memory_limit": limit_database(), **(limits or {})})
-        try:
-            for declared in TABLES:
-                connection.execute(f"CREATE VIEW {declared.name} AS {_rows(folder, manifest, declared)}")
-            _draw_no_progress(connection)
-            if not check_values(folder, manifest, connection):
-                for declared in DERIVED:
-                    connection.execute(f"CREATE OR REPLACE VIEW {declared.name} AS {_no_rows(declared)}")
-            # Views may read the run's data; queries may read or write nothing else.
-            connection.execute("SET allowed_paths = $paths", {"paths": _list_allowed_paths(folder, manifest)})
-            connection.execute("SET enable_external_access = false")
-            connection.execute("SET lock_configuration = true")
-        except BrokenRun:
-            connection.close()
-            raise
-        except duckdb.OutOfMemoryException:
-            connection.close()
-            raise not_enough_memory() from None
-        except (duckdb.Error, UnicodeDecodeError) as error:  # the second if names of columns are damaged
-            connection.close()
-            check_tables(folder, manifest, manifest.files)
-            raise BrokenRun(f"{folder} cannot be read: {_first_line(error)}. Ingest its traces again.") from None
         run = cls(folder, manifest, connection)
         run.address = str(address or folder)
+        try:
+            with reading(folder, manifest):
+                _draw_no_progress(connection)
+                if not is_marked(manifest):
+                    run._views.make(connection, {*manifest.files, *(declared.name for declared in DERIVED)})
+                    if not check_values(folder, manifest, connection):
+                        run._views.empty(connection, DERIVED)
+                # Views may read the run's data; queries may read or write nothing else.
+                connection.execute("SET allowed_paths = $paths", {"paths": _list_allowed_paths(folder, manifest)})
+                connection.execute("SET enable_external_access = false")
+                connection.execute("SET lock_configuration = true")
+        except BaseException:
+            connection.close()
+            raise
         return run
 
     @property
@@ -112,7 +104,8 @@ class Run:
         return tuple(sorted({source.rank for source in self.manifest.sources}))
 
     def table(self, name: str) -> duckdb.DuckDBPyRelation:
-        self._check_bytes(name)
+        self._views.make(self._connection)
+        self._views.prepare(name, self._connection)
         try:
             return self._connection.table(table(name).name)
         except KeyError:
@@ -121,7 +114,8 @@ class Run:
 
     def sql(self, query: str) -> duckdb.DuckDBPyRelation:
         """Return the rows of one SELECT over the tables of the run; a query never changes a run."""
-        self._check_bytes(query)
+        self._views.make(self._connection)  # a query may list the tables
+        self._views.prepare(query, self._connection)
         try:
             if may_change(query):
                 check_reads(query, self._connection)
@@ -173,22 +167,13 @@ class Run:
 
     def _ask(self, query: str, lists: Mapping[str, Sequence[int]] | None = None) -> duckdb.DuckDBPyConnection:
         """Run a query. Its result is the connection's until it is fetched, so callers hold the lock until then."""
-        self._check_bytes(query)
+        self._views.prepare(query, self._connection)
         try:
             return self._connection.execute(query, lists)
         except (duckdb.InterruptException, duckdb.OutOfMemoryException):
             raise
         except duckdb.Error as error:
             raise QueryError(str(error)) from None
-
-    def _check_bytes(self, query: str) -> None:
-        """Compare the files of all tables that a query names with their checksums, before their first row is read."""
-        words = set(_WORD.findall(query.lower())) if self._unread else set()
-        # Functions query() and query_table() take names of tables as text.
-        named = self._unread & words if words.isdisjoint(_NAMES_IN_TEXT) else set(self._unread)
-        if named:
-            check_tables(self.path, self.manifest, named)
-            self._unread -= named
 
     def checked_sql(self, query: str) -> duckdb.DuckDBPyRelation:
         """Return the rows of untrusted SQL, which may call harmless functions only, and see no path of this machine."""
@@ -212,9 +197,9 @@ class Run:
         connection = self._connection.cursor()
         made = type(self)(self.path, self.manifest, connection)
         made.address = self.address
-        made._unread = self._unread  # noqa: SLF001 - of the same class
+        made._views = self._views  # noqa: SLF001 - of the same class
         if steps:
-            self._check_bytes(" ".join(self._unread))
+            self._views.prepare(" ".join(ALL), connection)
             narrow(connection, steps, is_copied=is_copied)
             made.steps, made._whole = tuple(steps), self.whole  # noqa: SLF001 - of the same class
         return made
@@ -241,24 +226,6 @@ class Run:
         self.close()
 
 
-def _rows(folder: Path, manifest: manifests.Manifest, declared: TableSchema) -> str:
-    """Return a SELECT with every declared column, null if a file is older than the column."""
-    nothing = _no_rows(declared)
-    paths = [folder / file.path for file in manifest.files.get(declared.name, [])]
-    if not paths:
-        return nothing
-    names = declared.column_names()
-    if set(manifest.columns.get(declared.name, ())) >= set(names):
-        return f"SELECT {', '.join(names)} FROM {scan(paths)}"
-    known = f"{nothing} UNION ALL BY NAME SELECT * FROM {scan(paths, union_by_name=True)}"
-    return f"SELECT {', '.join(names)} FROM ({known})"
-
-
-def _no_rows(declared: TableSchema) -> str:
-    nulls = ", ".join(f"CAST(NULL AS {column.type}) AS {column.name}" for column in declared.columns)
-    return f"SELECT {nulls} WHERE false"
-
-
 def _list_allowed_paths(folder: Path, manifest: manifests.Manifest) -> list[str]:
     """Return paths as they are, and as views name them."""
     paths = {str(folder / file.path) for files in manifest.files.values() for file in files}
@@ -272,10 +239,6 @@ def _draw_no_progress(connection: duckdb.DuckDBPyConnection) -> None:
     """
     with suppress(duckdb.InvalidInputException):
         connection.execute("SET enable_progress_bar = false")
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0]
 
 
 _HOW_TO_ASK: Final = "To analyse it here: import lostflops as lf, then lf.open(PATH).report()."

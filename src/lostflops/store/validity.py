@@ -123,10 +123,6 @@ def check_values(folder: Path, manifest: Manifest, connection: duckdb.DuckDBPyCo
     Return whether the derived tables can be used: those of a newer version, or that were changed, can not, and are
     computed again from the recorded ones.
     """
-    if not manifest.sources:
-        raise BrokenRun(f"{folder} has no ranks. Ingest its traces again.")
-    if _is_marked(manifest):
-        return True
     check_tables(folder, manifest, manifest.files)
     recorded = (table for table in TABLES if table not in DERIVED)
     if fault := next(_find_faults(recorded, manifest, connection), None):
@@ -155,7 +151,8 @@ def mark_run(manifest: Manifest) -> None:
                 shutil.rmtree(old, ignore_errors=True) if old.is_dir() else old.unlink(missing_ok=True)
 
 
-def _is_marked(manifest: Manifest) -> bool:
+def is_marked(manifest: Manifest) -> bool:
+    """Return whether the rows of a run were written here, or have been looked at."""
     with suppress(OSError):
         new, last = _marks(manifest)
         if new.exists():

@@ -45,7 +45,7 @@ def with_accounts(run: Run, progress: Progress | None = None) -> Run:
     if not is_stored_here or not needs_accounts(run):
         return run
     try:
-        derive(run.path, progress=progress)
+        _derive(run, run.path, ChosenEngine.from_environment(), progress)
     except Exception:  # noqa: BLE001 - a question that needs a ledger computes it, and says what is wrong
         return run
     run.close()
@@ -59,14 +59,16 @@ def derive(place: Place, spread: ChosenEngine | None = None, progress: Progress 
     another process writes to the run then, or if nobody may.
     """
     with Run.open(str(place)) as run:
-        if not needs_accounts(run):
-            return False
-        found = _Derivation(run, spread or ChosenEngine.from_environment())
-        with SpooledTemporaryFile(_MOST_IN_MEMORY) as spool:
-            made = _WaitingFiles(spool)
-            made.add(found.carry_out(progress))
-            with writer_of(place, is_reader=True) as writer:
-                return found.is_current(writer.manifest) and _store(writer, found.kept_files(writer.manifest), made)
+        return needs_accounts(run) and _derive(run, place, spread or ChosenEngine.from_environment(), progress)
+
+
+def _derive(run: Run, place: Place, spread: ChosenEngine, progress: Progress | None) -> bool:
+    found = _Derivation(run, spread)
+    with SpooledTemporaryFile(_MOST_IN_MEMORY) as spool:
+        made = _WaitingFiles(spool)
+        made.add(found.carry_out(progress))
+        with writer_of(place, is_reader=True) as writer:
+            return found.is_current(writer.manifest) and _store(writer, found.kept_files(writer.manifest), made)
 
 
 class _WaitingFiles:
