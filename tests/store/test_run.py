@@ -35,6 +35,24 @@ def test_every_table_has_every_column_with_its_type(run):
         assert [str(kind) for kind in relation.types] == [column.type for column in declared.columns]
 
 
+def test_views_are_made_when_a_query_names_them(run):
+    made = "select view_name from duckdb_views() where not internal order by 1"
+    assert run._connection.execute(made).fetchall() == []
+    assert run.rows("select count(*) from lanes") == [(4,)]
+    assert run._connection.execute(made).fetchall() == [("lanes",)]
+    with run.beside() as other:  # of the same tables, on a connection of its own
+        assert other.rows("select count(*) from lanes, (from query_table('ranks'))") == [(8,)]
+    assert sorted(name for (name, *_) in run.sql("show tables").fetchall()) == sorted(one.name for one in TABLES)
+
+
+def test_views_of_many_threads_are_made_once(run):
+    queries = [f"select {number}, count(*) from {one.name}" for number in range(3) for one in TABLES]
+    besides = [run.beside() for _ in queries]
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda other, query: other.rows(query), besides, queries))
+    assert found == [run.rows(query) for query in queries]
+
+
 def test_tables_without_parts_are_empty(run):
     assert run.table("events").fetchall() == []
     assert run.sql("select count(*), min(start) from events").fetchall() == [(0, None)]

@@ -19,8 +19,8 @@ import msgspec
 
 from lostflops.core.errors import RunError
 from lostflops.store.commit import RunWriter
+from lostflops.store.connections import connect
 from lostflops.store.manifest import DataFile, Manifest
-from lostflops.store.memory_limit import limit_database
 from lostflops.store.parquet import ParquetWriter, scan
 from lostflops.store.tables import (
     ACCOUNTS,
@@ -83,12 +83,12 @@ def digest_inputs(files: Files, at: Callable[[DataFile], Path], hosts: Mapping[i
         for file in files.get(table.name, ()):
             for rank in file.ranks:
                 own.setdefault(rank, []).append(file.path)
-    with duckdb.connect(config={"memory_limit": limit_database(10**9)}) as connection:
+    with connect() as connection:
         for table in (ARRIVALS, CLOCKS):
             paths = [at(file) for file in files.get(table.name, ())]
             nulls = ", ".join(f"CAST(NULL AS {column.type}) AS {column.name}" for column in table.columns)
             rows = f"SELECT * FROM {scan(paths)}" if paths else f"SELECT {nulls} WHERE false"
-            connection.execute(f"CREATE VIEW {table.name} AS {rows}")
+            connection.execute(f"CREATE TEMP VIEW {table.name} AS {rows}")
         arrived = dict(
             connection.sql(
                 "SELECT rank, sum(hash(event, wait, late_rank, is_transfer)::HUGEINT)::VARCHAR FROM arrivals GROUP BY 1"
@@ -135,7 +135,7 @@ def _read_stored_inputs(run: RunWriter, files: Sequence[DataFile]) -> dict[int, 
     """Return by rank the inputs of its account, if the current code made it."""
     if not {"code", "inputs"} <= set(run.manifest.columns.get(ACCOUNTS.name, ())) or not files:
         return {}
-    with duckdb.connect(config={"memory_limit": limit_database(10**9)}) as connection:
+    with connect() as connection:
         rows = connection.sql(
             f"SELECT rank, inputs FROM {scan(run.all_at(files))} WHERE code = '{account_code()}'"
         ).fetchall()

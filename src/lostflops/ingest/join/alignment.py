@@ -9,8 +9,8 @@ import duckdb
 from lostflops.account.align.clock_tables import Aligned, Columns
 from lostflops.account.align.common_clock import Readings
 from lostflops.store.commit import RunWriter, rank_rows
+from lostflops.store.connections import connect
 from lostflops.store.manifest import DataFile, Source
-from lostflops.store.memory_limit import limit_database
 from lostflops.store.parquet import ParquetWriter, scan
 from lostflops.store.tables import ARRIVALS, ATTEMPTS, CLOCK_SAMPLES, CLOCKS, COLLECTIVES, GROUPS, TableSchema
 
@@ -43,14 +43,14 @@ def hosts_of(sources: Sequence[Source]) -> dict[int, str | None]:
 
 
 def _align_collectives(run: RunWriter, files: Files, hosts: dict[int, str | None]) -> Aligned:
-    with duckdb.connect(config={"memory_limit": limit_database(10**9)}) as connection:
+    with connect() as connection:
         for table in (COLLECTIVES, GROUPS, CLOCK_SAMPLES, ATTEMPTS):
             paths = run.all_at(files.get(table.name, []))
             declared = ", ".join(f"CAST(NULL AS {column.type}) AS {column.name}" for column in table.columns)
             rows = f"SELECT {declared} WHERE false"
             if paths:
                 rows += f" UNION ALL BY NAME SELECT * FROM {scan(paths, union_by_name=True)}"
-            connection.execute(f"CREATE VIEW {table.name} AS {rows}")
+            connection.execute(f"CREATE TEMP VIEW {table.name} AS {rows}")
         sizes = dict(connection.sql("SELECT group_id, max(size) FROM groups GROUP BY 1").fetchall())
         return Aligned(
             lambda sql: connection.sql(sql).fetchnumpy(), COLLECTIVES.name, sizes, hosts, _readings(connection)

@@ -8,14 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-import duckdb
 import numpy as np
 
 from lostflops.ingest.formats.capture import reader as capture
 from lostflops.ingest.join.attempts import SessionSpan, number
 from lostflops.store.commit import RunWriter
+from lostflops.store.connections import connect
 from lostflops.store.manifest import DataFile
-from lostflops.store.memory_limit import limit_database
 from lostflops.store.parquet import ParquetWriter, scan
 from lostflops.store.tables import ATTEMPTS, ENQUEUES, GROUPS, JOB, STEPS, TIMINGS, TableSchema
 
@@ -52,7 +51,7 @@ def attempts_of_traces(run: RunWriter, files: Files) -> list[tuple[int, int]]:
     paths = {table: run.all_at(files.get(table.name, [])) for table in (ATTEMPTS, STEPS)}
     if not all(paths.values()):
         return []
-    with duckdb.connect(config={"memory_limit": limit_database(10**9)}) as connection:
+    with connect() as connection:
         return connection.sql(
             f"""SELECT s.rank, max(a.attempt) FROM {scan(paths[STEPS], union_by_name=True)} s
                 JOIN {scan(paths[ATTEMPTS], union_by_name=True)} a

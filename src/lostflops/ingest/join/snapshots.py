@@ -5,12 +5,10 @@ It works on written rows, before the commit, as `join.flight` does.
 
 from __future__ import annotations
 
-import duckdb
-
 from lostflops.ingest.formats.allocator import reader as allocator_snapshot
 from lostflops.store.commit import RunWriter
+from lostflops.store.connections import connect
 from lostflops.store.manifest import DataFile
-from lostflops.store.memory_limit import limit_database
 from lostflops.store.parquet import ColumnData, ConstantColumn, ParquetWriter, scan
 from lostflops.store.tables import MEMORY, STATS
 
@@ -55,7 +53,7 @@ def _ranks_of_traces(run: RunWriter, files: Files) -> set[int]:
     paths = run.all_at([file for file in files[MEMORY.name] if not _is_snapshot(file)])
     if not paths:
         return set()
-    with duckdb.connect(config={"memory_limit": limit_database(10**9)}) as connection:
+    with connect() as connection:
         rows = connection.sql(
             f"SELECT DISTINCT rank FROM {scan(paths, union_by_name=True)} WHERE device_type = 1"
         ).fetchall()

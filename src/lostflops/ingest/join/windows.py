@@ -27,8 +27,8 @@ from lostflops.ingest.find.sources import rank_conflict
 from lostflops.ingest.formats.kineto import reader as kineto
 from lostflops.ingest.join.written_ranks import Columns, WrittenRanks, in_stretches
 from lostflops.store.commit import RunWriter
+from lostflops.store.connections import connect
 from lostflops.store.manifest import DataFile, Source
-from lostflops.store.memory_limit import limit_database
 from lostflops.store.parquet import ParquetWriter, scan
 from lostflops.store.places import place_of
 from lostflops.store.tables import (
@@ -120,7 +120,7 @@ def join_windows(run: RunWriter, files: Files, batches: Sequence[WindowBatch]) -
 
 def _windows(run: RunWriter, files: Files, batches: Sequence[WindowBatch], ranks: set[int]) -> dict[int, list[_Window]]:
     windows: dict[int, list[_Window]] = {rank: [] for rank in sorted(ranks)}
-    with duckdb.connect(config={"memory_limit": limit_database(10**9)}) as connection:
+    with connect() as connection:
         for number, batch in enumerate(batches):
             own: dict[int, _Window] = {}
             for source in batch.sources:

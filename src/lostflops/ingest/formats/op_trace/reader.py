@@ -25,7 +25,7 @@ from lostflops.ingest.common.reader import RankClaim, RankRows, ReadTask
 from lostflops.ingest.common.refusals import refuse_many_ranks
 from lostflops.ingest.formats.op_trace.rank import Ns, OpRank, OpTypes, Rows
 from lostflops.ingest.formats.op_trace.roles import RoleLayout, StagePlace
-from lostflops.store.memory_limit import limit_database
+from lostflops.store.connections import connect
 from lostflops.store.parquet import scan
 
 NAME: Final = "op_trace"
@@ -207,7 +207,7 @@ def _read_ops(connection: duckdb.DuckDBPyConnection, ranks: Sequence[int]) -> di
 
 @contextmanager
 def _connection() -> Iterator[duckdb.DuckDBPyConnection]:
-    connection = duckdb.connect(config={"threads": 1, "memory_limit": limit_database(10**9)})
+    connection = connect(threads=1)
     try:
         yield connection
     finally:
