@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 HAS_PROC = Path("/proc/self/stat").exists()
@@ -14,8 +15,9 @@ def pids_of(root: int) -> list[int]:
     """Return the process and all that descend from it."""
     found = [root]
     for pid in found:
-        for tasks in Path(f"/proc/{pid}/task").glob("*/children"):
-            found += map(int, _read(tasks).split())
+        with suppress(OSError):  # it has ended meanwhile
+            for tasks in Path(f"/proc/{pid}/task").glob("*/children"):
+                found += map(int, _read(tasks).split())
     return found
 
 
