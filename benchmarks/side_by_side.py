@@ -1,0 +1,109 @@
+"""How much slower is one version than another? CPU seconds of ingest, report and page, one version after the other.
+
+    git worktree add /tmp/before REVISION
+    python benchmarks/big_traces.py TRACES --ranks 24 --layers 80 --steps 16
+    python benchmarks/side_by_side.py /tmp/before . --traces TRACES FOLDER --rounds 7
+
+Each command is a process of its own; its CPU time includes its workers. Both versions use the same interpreter and
+libraries. Rounds alternate who is first. Prints medians, and the median ratio with a 95% interval (bootstrap). With
+`--without-hardening` the second version is compared with itself without checksums, checks of values and the watch of
+memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+RESAMPLES = 2000
+PROGRAM = "from lostflops.cli.main import main; main()"
+WITHOUT = """
+from contextlib import nullcontext
+import lostflops.cli.memory_watch as memory_watch
+memory_watch.watch_memory = nullcontext
+from lostflops.store import checksums, commit, run, validity, views
+for module in (checksums, commit, run, views):
+    for name in ("check_sizes", "check_tables"):
+        if hasattr(module, name):
+            setattr(module, name, lambda *_: None)
+checksums.checksum_of_file = commit.checksum_of_file = lambda _: 0
+run.is_marked, commit.mark_run = (lambda _: True), (lambda _: None)
+"""
+
+
+def cpu_seconds(root: Path, program: str, words: list[str], folder: Path) -> float:
+    """Return the CPU time of a command and its workers."""
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(root / "src"),
+        "XDG_CACHE_HOME": str(folder / "cache"),
+        "LOSTFLOPS_WORKERS": "1",
+    }
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    process = subprocess.Popen(
+        [sys.executable, "-c", program, *words], env=environment, stdout=subprocess.DEVNULL, cwd=folder
+    )
+    _, status, usage = os.wait4(process.pid, 0)
+    if os.waitstatus_to_exitcode(status):
+        raise SystemExit(f"{root}: lostflops {words[0]} failed")
+    return usage.ru_utime + usage.ru_stime
+
+
+def measure(root: Path, program: str, traces: Path) -> dict[str, float]:
+    with tempfile.TemporaryDirectory(prefix="side-by-side-") as folder:
+        run, page = f"{folder}/run", f"{folder}/page.html"
+        commands = {
+            "ingest": ["ingest", str(traces), "--out", run],
+            "report": ["report", run],
+            "page": ["open", run, "--out", page, "--no-browser"],
+        }
+        return {name: cpu_seconds(root, program, words, Path(folder)) for name, words in commands.items()}
+
+
+def interval(before: list[float], after: list[float]) -> tuple[float, float, float]:
+    """Return the median ratio of pairs, and the ends of its 95% interval."""
+    ratios = [second / first for first, second in zip(before, after, strict=True)]
+    draw = random.Random(0)
+    drawn = sorted(statistics.median(draw.choices(ratios, k=len(ratios))) for _ in range(RESAMPLES))
+    return statistics.median(ratios), drawn[RESAMPLES // 40], drawn[-RESAMPLES // 40]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("versions", type=Path, nargs=2, help="two checkouts")
+    parser.add_argument("--traces", type=Path, nargs="+", required=True)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--without-hardening", action="store_true", help="compare the second version with itself")
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    first, second = (one.resolve() for one in options.versions)
+    arms = [(second, WITHOUT + PROGRAM) if options.without_hardening else (first, PROGRAM), (second, PROGRAM)]
+    results = {}
+    for traces in options.traces:
+        found: list[list[dict[str, float]]] = [[], []]
+        for number in range(options.rounds + 1):
+            for arm in (0, 1) if number % 2 else (1, 0):
+                found[arm].append(measure(*arms[arm], traces.resolve()))
+        for verb in found[0][0]:
+            before, after = ([one[verb] for one in arm[1:]] for arm in found)  # the first round warms caches
+            ratio, low, high = interval(before, after)
+            medians = statistics.median(before), statistics.median(after)
+            results[f"{traces.name} {verb}"] = [*medians, ratio, low, high]
+            print(
+                f"{traces.name} {verb}: {medians[0]:.2f} and {medians[1]:.2f} s of CPU, "
+                f"ratio {ratio:.3f} ({low:.3f} to {high:.3f})",
+                flush=True,
+            )
+    if options.json:
+        options.json.write_text(json.dumps(results, indent=1))
+
+
+if __name__ == "__main__":
+    main()
