@@ -6,14 +6,13 @@
 
 Each command is a process of its own; its CPU time includes its workers. Both versions use the same interpreter and
 libraries. Rounds alternate who is first. Prints medians, and the median ratio with a 95% interval (bootstrap). With
-`--without-hardening` the second version is compared with itself without checksums, checks of values and the watch of
-memory.
+`--without-hardening` the second version is also compared with itself without checksums, checks of values and the watch
+of memory.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import random
 import statistics
@@ -75,34 +74,33 @@ def interval(before: list[float], after: list[float]) -> tuple[float, float, flo
     return statistics.median(ratios), drawn[RESAMPLES // 40], drawn[-RESAMPLES // 40]
 
 
+def describe(name: str, before: list[float], after: list[float]) -> str:
+    ratio, low, high = interval(before, after)
+    medians = f"{statistics.median(before):.2f} and {statistics.median(after):.2f} s of CPU"
+    return f"{name}: {medians}, ratio {ratio:.3f} ({low:.3f} to {high:.3f})"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("versions", type=Path, nargs=2, help="two checkouts")
     parser.add_argument("--traces", type=Path, nargs="+", required=True)
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--without-hardening", action="store_true", help="compare the second version with itself")
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--without-hardening", action="store_true", help="a third arm")
     options = parser.parse_args()
     first, second = (one.resolve() for one in options.versions)
-    arms = [(second, WITHOUT + PROGRAM) if options.without_hardening else (first, PROGRAM), (second, PROGRAM)]
-    results = {}
+    arms = {"before": (first, PROGRAM), "after": (second, PROGRAM)}
+    arms |= {"without": (second, WITHOUT + PROGRAM)} if options.without_hardening else {}
     for traces in options.traces:
-        found: list[list[dict[str, float]]] = [[], []]
+        found: dict[str, list[dict[str, float]]] = {name: [] for name in arms}
         for number in range(options.rounds + 1):
-            for arm in (0, 1) if number % 2 else (1, 0):
-                found[arm].append(measure(*arms[arm], traces.resolve()))
-        for verb in found[0][0]:
-            before, after = ([one[verb] for one in arm[1:]] for arm in found)  # the first round warms caches
-            ratio, low, high = interval(before, after)
-            medians = statistics.median(before), statistics.median(after)
-            results[f"{traces.name} {verb}"] = [*medians, ratio, low, high]
-            print(
-                f"{traces.name} {verb}: {medians[0]:.2f} and {medians[1]:.2f} s of CPU, "
-                f"ratio {ratio:.3f} ({low:.3f} to {high:.3f})",
-                flush=True,
-            )
-    if options.json:
-        options.json.write_text(json.dumps(results, indent=1))
+            for name in sorted(arms, reverse=bool(number % 2)):
+                found[name].append(measure(*arms[name], traces.resolve()))
+        for verb in found["after"][0]:
+            times = {
+                name: [one[verb] for one in rounds[1:]] for name, rounds in found.items()
+            }  # the first warms caches
+            for name in arms.keys() - {"after"}:
+                print(describe(f"{traces.name} {verb}, {name} and after", times[name], times["after"]), flush=True)
 
 
 if __name__ == "__main__":
