@@ -55,7 +55,8 @@ def cpu_seconds(root: Path, program: str, words: list[str], folder: Path) -> flo
     return usage.ru_utime + usage.ru_stime
 
 
-def measure(root: Path, program: str, traces: Path) -> dict[str, float]:
+def measure(root: Path, program: str, traces: Path, reads: int) -> dict[str, float]:
+    """Return the CPU time of each command; of those that read, the median of several."""
     with tempfile.TemporaryDirectory(prefix="side-by-side-") as folder:
         run, page = f"{folder}/run", f"{folder}/page.html"
         commands = {
@@ -63,7 +64,11 @@ def measure(root: Path, program: str, traces: Path) -> dict[str, float]:
             "report": ["report", run],
             "page": ["open", run, "--out", page, "--no-browser"],
         }
-        return {name: cpu_seconds(root, program, words, Path(folder)) for name, words in commands.items()}
+        repeats = {name: 1 if name == "ingest" else reads for name in commands}
+        return {
+            name: statistics.median(cpu_seconds(root, program, words, Path(folder)) for _ in range(repeats[name]))
+            for name, words in commands.items()
+        }
 
 
 def interval(before: list[float], after: list[float]) -> tuple[float, float, float]:
@@ -85,6 +90,7 @@ def main() -> None:
     parser.add_argument("versions", type=Path, nargs=2, help="two checkouts")
     parser.add_argument("--traces", type=Path, nargs="+", required=True)
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--reads", type=int, default=1, help="reports and pages for each ingest")
     parser.add_argument("--without-hardening", action="store_true", help="a third arm")
     options = parser.parse_args()
     first, second = (one.resolve() for one in options.versions)
@@ -94,7 +100,7 @@ def main() -> None:
         found: dict[str, list[dict[str, float]]] = {name: [] for name in arms}
         for number in range(options.rounds + 1):
             for name in sorted(arms, reverse=bool(number % 2)):
-                found[name].append(measure(*arms[name], traces.resolve()))
+                found[name].append(measure(*arms[name], traces.resolve(), options.reads))
         for verb in found["after"][0]:
             times = {
                 name: [one[verb] for one in rounds[1:]] for name, rounds in found.items()

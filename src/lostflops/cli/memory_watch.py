@@ -16,7 +16,10 @@ from lostflops.store.memory_limit import limit_memory, not_enough_memory
 from lostflops.store.spread.worker_process import list_worker_ids
 
 _EVERY_S: Final = 0.02
-"""Memory is read this often, unless one call of a library keeps Python's lock for longer."""
+"""Near its limit memory is read this often, unless one call of a library keeps Python's lock for longer."""
+_MOST_S: Final = 0.25
+_FASTEST: Final = 8e9
+"""Bytes per second that a command may come to use at most: Linux hands out about 2 GB/s to a core."""
 _PATIENCE_S: Final = 3.0
 """A command that was interrupted has this time to clean up."""
 _MOST_OVER: Final = 1.1
@@ -65,8 +68,11 @@ class _Watch:
                     raise
 
     def _look(self) -> None:
-        while not self._over.wait(_EVERY_S):
-            if _used_memory() > self._limit:
+        pause = _EVERY_S
+        while not self._over.wait(pause):
+            left = self._limit - _used_memory()
+            pause = min(max(left / _FASTEST, _EVERY_S), _MOST_S)
+            if left < 0:
                 self._is_exceeded = True
                 signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)  # as Ctrl-C, also if it waits
                 self._wait_for_end()
