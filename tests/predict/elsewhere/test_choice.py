@@ -31,6 +31,14 @@ def test_several_devices_are_compared_as_brute_force_says() -> None:
     assert found[3] == 0
 
 
+def test_devices_that_only_wait_for_the_host_are_equally_likely() -> None:
+    """Whatever their kernels take, no step gets below the pace of the host: a wide interval is no chance to win."""
+    found = chances_of_least([10.0, 10.0, 10.0, 30.0], [1.0, 5.0, 0.0, 0.1], [10.0] * 4).tolist()
+    assert found[2] > found[0] == pytest.approx(found[1], abs=0.01)
+    assert sum(found) == pytest.approx(1)
+    assert found[3] == 0
+
+
 def test_the_same_question_has_the_same_answer() -> None:
     assert chances_of_least([1, 1.1], [0.2, 0.2]).tolist() == chances_of_least([1, 1.1], [0.2, 0.2]).tolist()
 

@@ -35,7 +35,7 @@ def devices(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Rank all known devices by the step time of this run there.
+    """Rank known devices by the step time of this run there.
 
     Shows for each device the predicted step with its interval, what limits the job there, and how likely it is that no
     other device is faster. With --prices also cost and energy, and a picture of time against price. The file has, for

@@ -18,15 +18,24 @@ _DRAWS: Final = 100_000
 _SEED: Final = 29
 
 
-def chances_of_least(values: Sequence[float], halves: Sequence[float]) -> npt.NDArray[np.float64]:
-    """Return the probability of each value to be the least. `halves` are half the widths of their 90% intervals.
+def chances_of_least(
+    values: Sequence[float], halves: Sequence[float], floors: Sequence[float] = ()
+) -> npt.NDArray[np.float64]:
+    """Return the probability of each value to be the least. `halves` are half the widths of their 90% intervals, and no
+    value gets below its floor. Equal values share the probability.
 
     >>> chances_of_least([1.0, 2.0], [0.1, 0.1]).tolist()
     [1.0, 0.0]
+    >>> chances_of_least([1.0, 1.0], [0.0, 0.0]).tolist()
+    [0.5, 0.5]
     """
     draws = np.random.default_rng(_SEED).standard_normal((_DRAWS, len(values)))
     drawn = np.asarray(values) + draws * (np.asarray(halves) / NINE_OF_TEN)
-    return np.bincount(drawn.argmin(axis=1), minlength=len(values)) / _DRAWS
+    if floors:
+        drawn = np.maximum(drawn, np.asarray(floors))
+    is_least = drawn == drawn.min(axis=1, keepdims=True)
+    shared: npt.NDArray[np.float64] = (is_least / is_least.sum(axis=1, keepdims=True)).mean(axis=0)
+    return shared
 
 
 def frontier(points: Sequence[tuple[float, float]]) -> list[int]:

@@ -42,7 +42,7 @@ class Ranked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class RankedDevices:
     """Devices that can run the job, the fastest first, and those that cannot."""
 
     ranked: tuple[Ranked, ...]
@@ -58,12 +58,12 @@ class Comparison:
         return tuple(sorted((one for one in self.ranked if one.usd is not None), key=lambda one: one.usd or 0.0))
 
 
-def compare_devices(found: Forecasts, prices: Prices | None) -> Comparison:
+def compare_devices(found: Forecasts, prices: Prices | None) -> RankedDevices:
     """Rank the devices by their predicted step. The device of the run stays among them, as the run did fit there."""
     made = sorted(found.made, key=lambda one: one.step)
     inside = [one for one in made if one.is_now or fits(found.peak, one.device) is not False]
     refused = [*found.refused, *(_too_small(one, found.peak) for one in made if one not in inside)]
-    chances = chances_of_least([one.step for one in inside], [one.own for one in inside]).tolist() if inside else []
+    chances = _chances_of_first(inside)
     money = {one.device.name: usd for one in inside if (usd := _usd(one, found.ranks, prices)) is not None}
     cheapest = _chances_of_cheapest(inside, money)
     priced = [one for one in inside if one.device.name in money]
@@ -80,7 +80,14 @@ def compare_devices(found: Forecasts, prices: Prices | None) -> Comparison:
         )
         for one, chance in zip(inside, chances, strict=True)
     )
-    return Comparison(ranked=ranked, refused=tuple(refused))
+    return RankedDevices(ranked=ranked, refused=tuple(refused))
+
+
+def _chances_of_first(inside: list[Forecast]) -> list[float]:
+    if not inside:
+        return []
+    steps, halves, floors = zip(*((one.step, one.own, min(one.floor, one.step)) for one in inside), strict=True)
+    return [float(chance) for chance in chances_of_least(steps, halves, floors)]
 
 
 def chance_of_less(one: Forecast, other: Forecast) -> float:
@@ -98,7 +105,8 @@ def _chances_of_cheapest(inside: list[Forecast], money: Mapping[str, float]) -> 
         return {}
     usd = [money[one.device.name] for one in priced]
     halves = [price * one.own / one.step for price, one in zip(usd, priced, strict=True)]
-    chances = chances_of_least(usd, halves).tolist()
+    floors = [price * min(one.floor, one.step) / one.step for price, one in zip(usd, priced, strict=True)]
+    chances = chances_of_least(usd, halves, floors).tolist()
     return {one.device.name: chance for one, chance in zip(priced, chances, strict=True)}
 
 

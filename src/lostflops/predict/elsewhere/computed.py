@@ -142,6 +142,7 @@ def _forecast(device: Device, on_device: _DeviceTime, host: float, loading: floa
         high=max(high, step) * (1 + BETWEEN_RUNS),
         own=own,
         bound=_bound(on_device, step, loading),
+        floor=host + loading,
     )
 
 
@@ -170,6 +171,6 @@ def _notes(steps: Sequence[StepOps]) -> Iterator[str]:
     )
     yield (
         f"Assumed: products stay in {precision}, the optimizer works on lists of tensors (foreach), each launch takes "
-        f"{LAUNCH_NS / 1000:g} us of the host, and getting a batch takes as long as here. Data travels to the device "
+        f"{LAUNCH_NS / 1000:g} us of the host, and getting a batch the same time as here. Data travels to the device "
         "while it computes."
     )

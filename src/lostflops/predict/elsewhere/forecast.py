@@ -25,6 +25,8 @@ class Forecast:
     own: float
     """Half the width of the 90% interval from errors that no other device shares."""
     bound: Bound
+    floor: float = 0.0
+    """Step if kernels took no time there: no error of kernels makes it shorter."""
     notes: tuple[str, ...] = ()
     is_now: bool = False
     """Whether the run was recorded on this device."""

@@ -20,8 +20,10 @@ from lostflops.account.ledger.total import RankLines, RunLedger
 from lostflops.core.errors import NotApplicable, UnknownCost
 from lostflops.predict.costs.kernels.rescale import half_width
 from lostflops.predict.elsewhere.forecast import Forecast, Forecasts, Refused
+from lostflops.predict.graph.editing import retime_graph
 from lostflops.predict.graph.lines import mean_lines
 from lostflops.predict.graph.longest import expect_replays
+from lostflops.predict.graph.replay import replay
 from lostflops.predict.graph.tasks import TaskKind
 from lostflops.predict.whatif.answer import WhatIfAnswer, answer
 from lostflops.predict.whatif.whatif import baseline_pairs, notes_of_run
@@ -43,6 +45,7 @@ def forecast_recorded(run: Run, start: Baseline, progress: Progress | None = Non
         name = start.facts.device or "the device of this run"
         raise NotApplicable(f"{name} is not a known device, so others cannot be compared with it")
     expect_replays(len(start.graph.tasks) * len(DEVICES))
+    floor = _floor(start)
     made, refused = [_forecast_now(start, now)], list[Refused]()
     for done, device in enumerate(DEVICES):
         if progress is not None:
@@ -50,7 +53,7 @@ def forecast_recorded(run: Run, start: Baseline, progress: Progress | None = Non
         if device == now:
             continue
         try:
-            made.append(_forecast(answer(start, [("device", device.name)]), now, device))
+            made.append(_forecast(answer(start, [("device", device.name)]), now, device, floor))
         except (NotApplicable, UnknownCost) as error:
             refused.append(Refused(device=device.name, reason=str(error.__cause__ or error)))
     peak, memory_note = _peak(run, start)
@@ -68,7 +71,15 @@ def forecast_recorded(run: Run, start: Baseline, progress: Progress | None = Non
     )
 
 
-def _forecast(found: WhatIfAnswer, now: Device, device: Device) -> Forecast:
+def _floor(start: Baseline) -> float:
+    """Return the step if kernels took no time: the pace of the host, the input and the transfers."""
+    tasks = start.graph.tasks
+    on_device = np.isin(tasks.kind, (TaskKind.KERNEL, TaskKind.COPY))
+    done = replay(retime_graph(start.graph, duration=np.where(on_device, 0, tasks.duration)))
+    return start.measured * done.mean_step / start.replayed
+
+
+def _forecast(found: WhatIfAnswer, now: Device, device: Device, floor: float) -> Forecast:
     (one,) = found.applied
     lines = mean_lines(found.schedule)
     kernels = half_width(now, device) * (lines["compute"] + lines["copy"])
@@ -80,6 +91,7 @@ def _forecast(found: WhatIfAnswer, now: Device, device: Device) -> Forecast:
         high=found.high,
         own=hypot(found.baseline.level * hypot(kernels, links), found.doubts.runs),
         bound=_bound(found.schedule, lines),
+        floor=floor,
         notes=one.edited.notes,
     )
 

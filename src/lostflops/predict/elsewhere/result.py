@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from lostflops.core.errors import NotApplicable
 from lostflops.core.results import Field, Figure, Plot, Result, Series, Table, Value
 from lostflops.core.units import format_ns, format_percent
-from lostflops.predict.elsewhere.comparison import Comparison, Ranked, compare_devices
+from lostflops.predict.elsewhere.comparison import RankedDevices, Ranked, compare_devices
 from lostflops.predict.elsewhere.forecast import Forecasts
 from lostflops.predict.elsewhere.recorded import distinct_notes
 from lostflops.predict.estimate.rates import capacity
@@ -71,7 +71,7 @@ def show_devices(found: Forecasts, prices: Prices | None, work: WorkPerStep) -> 
     )
 
 
-def _verdict(found: Forecasts, compared: Comparison, prices: Prices | None, work: WorkPerStep) -> str:
+def _verdict(found: Forecasts, compared: RankedDevices, prices: Prices | None, work: WorkPerStep) -> str:
     guess = "A guess, because the replay does not match the run. " if found.is_guess else ""
     said = [_fastest(found, compared), _surety(compared)]
     if prices is not None:
@@ -79,7 +79,7 @@ def _verdict(found: Forecasts, compared: Comparison, prices: Prices | None, work
     return guess + " ".join(filter(None, said))
 
 
-def _fastest(found: Forecasts, compared: Comparison) -> str:
+def _fastest(found: Forecasts, compared: RankedDevices) -> str:
     best, now = compared.ranked[0], compared.now
     step = f"{format_ns(round(best.forecast.step))} per step (90% interval {_format_range(best)})"
     if best is now:
@@ -94,7 +94,7 @@ def _fastest(found: Forecasts, compared: Comparison) -> str:
     return f"{best.name} is fastest: {step}, {ratio}.{idle}"
 
 
-def _surety(compared: Comparison) -> str:
+def _surety(compared: RankedDevices) -> str:
     best, *others = compared.ranked
     if not others:
         return "No other known device can be compared."
@@ -107,7 +107,7 @@ def _surety(compared: Comparison) -> str:
     return f"It is first with probability {format_percent(best.chance)} only: {named}{more} may be as fast."
 
 
-def _cheapest(compared: Comparison, work: WorkPerStep) -> str:
+def _cheapest(compared: RankedDevices, work: WorkPerStep) -> str:
     if not compared.priced:
         return "No device with a price can run this job."
     best = compared.priced[0]
@@ -153,7 +153,7 @@ def _format_range(one: Ranked) -> str:
     return f"{low} to {high}"
 
 
-def _ranking(found: Forecasts, compared: Comparison) -> Table:
+def _ranking(found: Forecasts, compared: RankedDevices) -> Table:
     fields = (
         Field("device", shown=False),
         Field("shown_name", label="device"),
@@ -197,7 +197,7 @@ def _ranking(found: Forecasts, compared: Comparison) -> Table:
     return Table("devices", "Devices by predicted step time", fields, rows, more=more)
 
 
-def _details(compared: Comparison, work: WorkPerStep) -> Table:
+def _details(compared: RankedDevices, work: WorkPerStep) -> Table:
     """Tabulate throughput, price and energy. Devices with a price are first, the cheapest of them first; if there are
     any, screens show only these."""
     count, unit = _counted(work)
@@ -249,7 +249,7 @@ def _share(peak: int | None, held: int | None) -> float | None:
     return None if peak is None or held is None else peak / held
 
 
-def _plot(compared: Comparison) -> Plot | None:
+def _plot(compared: RankedDevices) -> Plot | None:
     """Draw time against price; devices on the frontier have a name of their own, and so has that of the run."""
     priced = compared.priced
     if not priced:
@@ -284,7 +284,7 @@ def _point(one: Ranked) -> tuple[float, float]:
     return one.usd * _STEPS, one.forecast.step
 
 
-def _left_out(compared: Comparison) -> Table:
+def _left_out(compared: RankedDevices) -> Table:
     """Group devices that are not ranked by the reason."""
     by_reason: dict[str, list[str]] = {}
     for one in compared.refused:
@@ -295,7 +295,7 @@ def _left_out(compared: Comparison) -> Table:
     return Table("left_out", "Not ranked", (Field("devices"), Field("reason")), rows, more=more)
 
 
-def _notes(found: Forecasts, compared: Comparison, prices: Prices | None) -> Iterator[str]:
+def _notes(found: Forecasts, compared: RankedDevices, prices: Prices | None) -> Iterator[str]:
     yield from distinct_notes(found.made, compared.ranked[0].forecast)
     yield (
         "Probabilities count what is uncertain of each device alone. Errors of the replay, of the host and of the "
@@ -316,7 +316,7 @@ def _notes(found: Forecasts, compared: Comparison, prices: Prices | None) -> Ite
     yield from found.notes
 
 
-def _notes_on_prices(compared: Comparison, prices: Prices) -> Iterator[str]:
+def _notes_on_prices(compared: RankedDevices, prices: Prices) -> Iterator[str]:
     if prices.usd_per_kwh is not None:
         yield f"Costs include power at {format_usd(prices.usd_per_kwh)} per kWh, for the devices alone."
     ranked = {one.name for one in compared.ranked}

@@ -180,9 +180,7 @@ def _nearest(time: Ns, known: Rows, column: int) -> list[int]:
     return sorted(beside, key=lambda other: abs(int(time[other] - time[column])))
 
 
-def _end(
-    channel: _Channel, seen: npt.NDArray[np.bool_], member: int, column: int, beside: list[int]
-) -> int | None:
+def _end(channel: _Channel, seen: npt.NDArray[np.bool_], member: int, column: int, beside: list[int]) -> int | None:
     """Return when a call that a member has no record of ended, on its clock; None if no neighbour shows it."""
     for other in beside:
         shared = seen[:, column] & seen[:, other]
