@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from lostflops.core.errors import NotApplicable
 from lostflops.core.results import Field, Figure, Plot, Result, Series, Table, Value
 from lostflops.core.units import format_ns, format_percent
-from lostflops.predict.elsewhere.comparison import RankedDevices, Ranked, compare_devices
+from lostflops.predict.elsewhere.comparison import Ranked, RankedDevices, compare_devices
 from lostflops.predict.elsewhere.forecast import Forecasts
 from lostflops.predict.elsewhere.recorded import distinct_notes
 from lostflops.predict.estimate.rates import capacity
