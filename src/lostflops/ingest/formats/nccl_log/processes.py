@@ -131,10 +131,10 @@ class NcclProcess:
         for choice, calls in self.choices.items():
             if choice.channels is None:
                 continue
-            timed = replace(choice, channels=None)
+            timed, left = replace(choice, channels=None), calls
             for other in (timed, replace(timed, communicator=None), replace(timed, communicator=None, op=None)):
-                same = min(calls, counts[other])
-                calls -= same
+                same = min(left, counts[other])
+                left -= same
                 counts[other] -= same
         return +counts
 

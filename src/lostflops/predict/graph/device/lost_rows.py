@@ -50,27 +50,26 @@ def restore_calls(record: Record, lost: LostCalls) -> RestoredRecord:
         room = place.room(call, like) if like.size else None
         if room is None:
             continue
-        latest = max(room.stop - call.transfer, room.free)
+        latest = max(room.stop - call.transfer // 2, room.free)
         launch = calling.find_launch(like, room, latest)
-        start = place.usual_start(call, like, room.stop) if launch < 0 else calling.ready(launch)
-        start = max(min(start, latest), room.free)
+        ready = place.usual_start(call, like, room.stop) if launch < 0 else calling.ready(launch)
+        start = max(min(ready, latest), room.free)
         if start < room.stop:
-            launch = calling.find_shared_launch(like, start) if launch < 0 else launch
+            launch = calling.find_shared_launch(like, max(start, min(ready, room.stop))) if launch < 0 else launch
             rows.append((call, int(like[0]), start, room.stop, launch))
     if not rows:
         return RestoredRecord(record, {})
     calls, *columns = zip(*rows, strict=True)
-    more = _device_rows(record, calls, *(np.array(column, np.int64) for column in columns))
+    more = _device_rows(record, calls, [np.array(column, np.int64) for column in columns])
     both = {one.name: np.concatenate((getattr(device, one.name), getattr(more, one.name))) for one in fields(device)}
     meets = {device.start.size + number: call.meeting for number, call in enumerate(calls)}
     return RestoredRecord(replace(record, device=DeviceEvents(**both)), meets)
 
 
-def _device_rows(
-    record: Record, calls: Sequence[LostCall], like: Codes, start: Ns, stop: Ns, launch: Codes
-) -> DeviceEvents:
+def _device_rows(record: Record, calls: Sequence[LostCall], columns: Sequence[Codes]) -> DeviceEvents:
     """Return rows like those of recorded calls, with their own times. A step keeps its recorded edges: a row beyond
     them is in no step."""
+    like, start, stop, launch = columns
     device, steps = record.device, record.steps
     step = np.array([call.step for call in calls], np.int64)
     at = np.minimum(np.searchsorted(steps.number, step), max(steps.number.size - 1, 0))

@@ -1,8 +1,8 @@
 """Records of a host with the blocking calls that it lost.
 
-Where such a call is lost, the host seems to run Python until the device is done, which stays as long when the device is
-done earlier. A pause of the host is a lost call if a blocking call often is between the calls around it, and if it ended
-as soon after work of the device as these calls let the host go on.
+Where such a call is lost, the host seems to run Python until the device is done, which stays as long when the device
+is done earlier. A pause of the host is a lost call if a blocking call often is between the calls around it, and if it
+ended as soon after work of the device as these calls let the host go on.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ class _LostSync(NamedTuple):
     stop: int
 
 
-def restore_syncs(record: Record) -> tuple[Record, int]:
-    """Return the record with a row of the host for each lost call that blocked, and how many these are."""
+def restore_syncs(record: Record) -> Record:
+    """Return the record with a row of the host for each lost call that blocked."""
     syncs = record.host.having(Trait.SYNC)
     lost = [call for lane in distinct(record.host.lane[syncs]) for call in _find_lost_syncs(record, lane)]
     if not lost:
-        return record, 0
+        return record
     row, start, stop = (np.array(column, np.int64) for column in zip(*lost, strict=True))
     host = record.host
     more = {"event": np.full(row.size, -1, np.int64), "start": start, "stop": stop}
     more |= {name: getattr(host, name)[row] for name in ("lane", "name", "traits")}
     columns = {one.name: np.concatenate((getattr(host, one.name), more[one.name])) for one in fields(HostEvents)}
-    return replace(record, host=HostEvents(**columns)), len(lost)
+    return replace(record, host=HostEvents(**columns))
 
 
 def _find_lost_syncs(record: Record, lane: int) -> Iterator[_LostSync]:

@@ -33,7 +33,7 @@ def device_part(
 ) -> GraphPart:
     """Build the part of a rank with a device; `names` are those of the rank's lanes."""
     record, meets = restore_calls(record, lost) if lost else RestoredRecord(record, {})
-    record, syncs_lost = restore_syncs(record)
+    record = restore_syncs(record)
     made = streams(record)
     host, owner = host_tasks(record)
     syncs = with_syncs(record, made, host, owner)
