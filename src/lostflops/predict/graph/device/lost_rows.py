@@ -10,7 +10,7 @@ import numpy as np
 
 from lostflops.account.ledger.host_traits import Trait
 from lostflops.account.ledger.nesting import Nest
-from lostflops.account.ledger.record import COMM, Codes, DeviceEvents, Ns, Record
+from lostflops.account.ledger.record import COMM, Codes, DeviceEvents, Record
 from lostflops.predict.graph.device.streams import SOON
 from lostflops.store.intervals import Intervals
 
