@@ -41,6 +41,8 @@ _MAGIC: Final = b"\x89LFC"
 _HEADER: Final = struct.Struct("<4sIII")
 _RAW, _REDUCED = ".json.gz", ".parts"
 _TRACE: Final = re.compile(r"rank-(\d+)\.w(\d+)\.(?:json\.gz|parts)")
+UNFINISHED_STEP: Final = "lostflops_unfinished_step"
+"""Field of a trace: number of the step in which the program ended."""
 _UNFINISHED: Final = re.compile(r"rank-\d+\.w\d+\.json(?:\.\d+)?(?:\.part|(?<=\d))")
 
 

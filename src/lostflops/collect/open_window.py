@@ -53,6 +53,11 @@ class OpenWindow:
         self._leave()
         self._annotate(step)
 
+    def mark_unfinished(self, step: int) -> None:
+        """Name the step that runs now in the trace, because it will not be whole."""
+        if not self._is_ending:
+            self._profile.mark_unfinished(step)
+
     @property
     def is_drained(self) -> bool:
         """Whether the device has finished the last step, so that nothing of it is missing; read it after that step."""

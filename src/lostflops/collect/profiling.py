@@ -16,6 +16,7 @@ import torch
 from torch.autograd import profiler as torch_profiler
 
 from lostflops.collect.accelerator import accelerator
+from lostflops.collect.capture import UNFINISHED_STEP
 from lostflops.collect.other_profilers import ORIGINAL_PREPARE, ORIGINAL_START, others
 
 _DEVICES: Final = ("cuda", "xpu", "mtia", "hpu")
@@ -57,6 +58,10 @@ class ProfilerWindow:
             torch.autograd._add_metadata_json("with_stack", "1")  # noqa: SLF001
         info = json.dumps(_distributed_info(self._rank, self._world_size), default=str)
         torch.autograd._add_metadata_json("distributedInfo", info)  # noqa: SLF001
+
+    def mark_unfinished(self, step: int) -> None:
+        if self.is_started:
+            torch.autograd._add_metadata_json(UNFINISHED_STEP, str(step))  # noqa: SLF001
 
     def mark_end(self) -> None:
         """Mark the end of the window on the host; the device may not be there yet."""

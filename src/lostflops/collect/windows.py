@@ -97,8 +97,18 @@ class Windows:
         self._traces.close()
 
     def give_up(self, reason: str) -> None:
-        """End all windows, because no step follows; a window that is open is kept as far as it got."""
-        if self._open is not None:
+        """End all windows, because no step follows; an open window keeps its whole steps, and goes if it has none."""
+        if (
+            self._open is not None
+            and self._step <= self._open.request.first
+            and "memory" not in self._recorder.settings.options
+        ):
+            window, self._open = self._open, None
+            window.abandon()
+            others().free()
+            self._tell(window.request, "skipped", f"{reason} before the first step of the window was over")
+        elif self._open is not None:
+            self._open.mark_unfinished(self._step)
             self._end(f"{reason} in step {self._step}", is_last=True)
         for request in self._plan:
             if request.window < REPEATS and self._place.is_asked(request.ranks):

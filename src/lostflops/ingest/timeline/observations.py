@@ -26,6 +26,7 @@ KINETO_OBSERVATIONS: Final = {
     "events_without_time": ("dropped", "events whose time is missing or not a number"),
     "missing_steps": ("missing", "step numbers missing between the first and the last step"),
     "repeated_steps": ("dropped", "repeated step numbers; the first one counts"),
+    "unfinished_steps": ("dropped", "the step in which the program ended"),
     "no_steps": ("missing", "the trace marks no steps (no ProfilerStep annotation)"),
     "steps_disagree": ("missing", "inferred steps were dropped because ranks disagree on them"),
     **_INFERRED,

@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from lostflops.collect.capture import UNFINISHED_STEP
 from lostflops.core.errors import BrokenSource
 from lostflops.ingest.common import reduced_trace
 from lostflops.ingest.common.byte_stream import GZIP_MAGIC, ByteStream
@@ -145,8 +146,9 @@ def read_trace(
         recording.close()
         raise BrokenSource(f"{path}: {stream.problem or error}") from None
     rows.finish()
-    infer_steps(recording)
     recording.document = elements.document
+    _drop_unfinished_step(recording)
+    infer_steps(recording)
     recording.losses.update(elements.losses)
     if elements.example:
         what = "unreadable_events" if "unreadable_events" in elements.losses else "truncated"
@@ -158,6 +160,15 @@ def read_trace(
     base = elements.document.get("baseTimeNanoseconds", 0)
     recording.base_time = base if type(base) is int and 0 <= base < 1 << 61 else 0
     return recording, stream.digest
+
+
+def _drop_unfinished_step(recording: Recording) -> None:
+    """Drop the step in which the program ended: it is not whole."""
+    unfinished = recording.document.get(UNFINISHED_STEP)
+    whole = [span for span in recording.steps if span.step != unfinished]
+    if len(whole) < len(recording.steps):
+        recording.losses["unfinished_steps"] = len(recording.steps) - len(whole)
+        recording.steps = whole
 
 
 def _scanned_rows(rows: KinetoRows, path: Path) -> ScannedRows | None:
