@@ -36,7 +36,7 @@ def test_a_line_is_found_again(alpha, beta, sizes):
         ({1000: 5.0, 9000: 7.0}, "2 sizes, 3 needed"),
         ({1000: 5.0, 1100: 6.0, 1200: 7.0}, "sizes differ by a factor of 1.2, 4 needed"),
         ({1000: 7.0, 10_000: 6.0, 100_000: 5.0}, "larger sizes are not slower"),
-        ({1000: 5.0, 2000: 50.0, 4000: 5.0, 8000: 90.0, 16_000: 20.0}, "no fit"),
+        ({1000: 5.0, 2000: 50.0, 4000: 5.0, 8000: 90.0, 16_000: 20.0}, "nearest line"),
     ],
 )
 def test_what_tells_no_line(times, why):

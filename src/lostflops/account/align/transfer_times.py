@@ -8,6 +8,7 @@ so only its receive counts.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final
@@ -17,7 +18,7 @@ from lostflops.account.facts.bandwidth import bus_factor
 from lostflops.account.ledger.call_sizes import SIZE
 from lostflops.account.ledger.record import UNKNOWN_GROUP
 from lostflops.core.results import Field, Plot, Series, Table, Value
-from lostflops.core.units import format_ns
+from lostflops.core.units import format_ns, pluralise
 
 if TYPE_CHECKING:
     from lostflops.store.run import Run
@@ -70,6 +71,15 @@ class GroupTransfers:
         for size, ns in self.points:
             sizes.setdefault(size, []).append(ns)
         return alpha_beta({size: median(times) for size, times in sizes.items()})
+
+    @property
+    def why_not(self) -> str | None:
+        """Why no line goes through the points; None if one does."""
+        try:
+            _ = self.line
+        except NoLineFits as reason:
+            return str(reason)
+        return None
 
     def row(self) -> tuple[Value, ...]:
         sizes = {size for size, _ in self.points}
@@ -125,6 +135,20 @@ def plot(found: Sequence[GroupTransfers]) -> Plot:
     return Plot("transfers", f"Transfers by size{of}", *axes, series)
 
 
+def has_line(found: Sequence[GroupTransfers]) -> bool:
+    return any(one.why_not is None for one in found)
+
+
+def describe_no_lines(found: Sequence[GroupTransfers]) -> Iterator[str]:
+    """Say why no latency and bandwidth is known."""
+    reasons = Counter(one.why_not for one in found)
+    said = "; ".join(
+        f"{reason} (in {pluralise(count, 'group')})" if len(reasons) > 1 else f"{reason}"
+        for reason, count in reasons.items()
+    )
+    yield f"Latency and bandwidth of transfers are unknown: {said}."
+
+
 def table(found: Sequence[GroupTransfers]) -> Table:
     fields = (
         Field("op"),
@@ -137,7 +161,7 @@ def table(found: Sequence[GroupTransfers]) -> Table:
         Field("algbw_gbs", "gbs", "algbw GB/s"),
         Field("busbw_gbs", "gbs", "busbw GB/s"),
         Field("farthest", "share", "off by"),
-        Field("why_not", label="no fit"),
+        Field("why_not", label="why not"),
     )
     title = "Latency and bandwidth of transfers (time = latency + size / algbw)"
     return Table("alpha_beta", title, fields, tuple(one.row() for one in found), most_shown=MOST_DRAWN)

@@ -60,7 +60,7 @@ def alpha_beta(times: Mapping[int, float]) -> AlphaBeta:
         raise NoLineFits("larger sizes are not slower")
     farthest = float(np.max(np.abs(alpha + beta * x - y) / y))
     if farthest > FARTHEST:
-        raise NoLineFits(f"no fit: {farthest:.0%} off")
+        raise NoLineFits(f"the nearest line is {farthest:.0%} off")
     return AlphaBeta(alpha, beta, farthest)
 
 

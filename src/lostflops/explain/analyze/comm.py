@@ -8,7 +8,7 @@ ingested, its communicators, transports and choices are compared with the machin
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple
 from typing import TYPE_CHECKING, Any, Final
@@ -17,6 +17,7 @@ from lostflops.account.align import transfer_times
 from lostflops.account.align.answers import clock_notes, clock_of
 from lostflops.account.align.communicators import communicator_shapes, transport_faults
 from lostflops.account.align.expert_capacity import capacity_notes
+from lostflops.account.align.mesh_names import kinds_of
 from lostflops.account.align.transfer_times import transfers
 from lostflops.account.blame.judgement import within
 from lostflops.account.facts.bandwidth import bus_factor
@@ -58,11 +59,18 @@ _QUERY: Final = """
         from collectives c join windows w on c.rank = w.rank and c.start >= w.start and c.start < w.stop
         left join arrivals a on c.rank = a.rank and c.event = a.event
     )
-    select op, group_id, group_size, dtype, bytes, count(*), sum(dur)::bigint, sum(wait)::bigint,
+    select op, group_id, group_size, dtype, avg(bytes)::bigint, count(*), sum(dur)::bigint, sum(wait)::bigint,
            sum(transfer)::bigint, median(transfer)::bigint, min(transfer), count(wait),
-           count(*) filter (is_partial)
-    from seen group by all order by sum(dur) desc, op, group_id"""
-
+           count(*) filter (is_partial), count(distinct bytes), max(bytes / nullif(transfer, 0))
+    from seen {where} group by op, group_id, group_size, dtype, {size_class}
+    order by sum(dur) desc, op, group_id"""
+_BY_FOUR: Final = "floor(log2(greatest(bytes, 1)) / 2 + 0.25)"
+"""Class of sizes that differ by less than a factor of four; powers of two are never at an edge."""
+_MOST_SIZES: Final = 8
+"""Calls of an operation in a group that have more sizes, as exchanges of tokens between experts, are shown by class."""
+_VARIED: Final = f"""where (op, group_id) in (
+    select op, group_id from seen group by op, group_id, group_size, dtype
+    having count(distinct coalesce(bytes, -1)) > {_MOST_SIZES})"""
 
 _GROUPS: Final = """
     with members as (
@@ -97,13 +105,13 @@ def comm(
         wall += ledger.window.wall
         waited += sum(ledger.lines[line] for line in WAIT_LINES)
         spans += _spans(ledger)
-    query = _QUERY.format(windows=", ".join(spans), unknown=UNKNOWN_GROUP, size=SIZE)
-    rows = run.rows(query) if spans else []
+    rows = _read_calls(run, spans) if spans else []
     clock = clock_of(run)
     links, guessed = link_rates(run)
-    tables = _groups(groups), _collectives(rows, links, limit)
+    tables = _groups(groups, _kinds(run)), _collectives(rows, links, limit)
     moved = transfers(run, within(asked), ranks)
     pictures = transfer_times.plot(moved), transfer_times.table(moved)
+    drawn = pictures if moved and transfer_times.has_line(moved) else pictures[:1] if moved else ()
     hooks, traffic = comm_hooks.table(run, asked.ranks), network.table(run, asked.ranks)
     choices = compare_choices(run, topology or topology_of(run))
     logged = (
@@ -113,7 +121,7 @@ def comm(
     )
     shown = (
         *(tables if rows or total.comm else ()),
-        *(pictures if moved else ()),
+        *drawn,
         *(table for table in (hooks, traffic, *logged) if table.rows),
     )
     said = _verdict(total, wall, waited, rows) if rows or total.comm or not logged[0].rows else _ONLY_LOGGED
@@ -127,11 +135,31 @@ def comm(
             *_notes(rows),
             *([GUESSED] if guessed and rows else []),
             *([] if moved or not rows else [NO_TRANSFERS]),
+            *(transfer_times.describe_no_lines(moved) if len(drawn) == 1 else ()),
             *(capacity_notes(run) if rows else ()),
             *(clock_notes(run, clock) if rows else ()),
             *_choice_notes(choices),
         ),
     )
+
+
+def _read_calls(run: Run, spans: Sequence[str]) -> list[tuple[Any, ...]]:
+    """Return calls by operation, group and size, or by class of sizes if there are many."""
+
+    def read(where: str, size_class: str) -> list[tuple[Any, ...]]:
+        windows = ", ".join(spans)
+        return run.rows(
+            _QUERY.format(windows=windows, unknown=UNKNOWN_GROUP, size=SIZE, where=where, size_class=size_class)
+        )
+
+    rows = read("", "bytes")
+    sizes = Counter(row[:4] for row in rows)
+    varied = {kind[:2] for kind, count in sizes.items() if count > _MOST_SIZES}
+    if not varied:
+        return rows
+    kept = [row for row in rows if row[:2] not in varied]
+    classed = read(_VARIED, _BY_FOUR)
+    return sorted([*kept, *classed], key=lambda row: (-(row[6] or 0), row[0], row[1]))
 
 
 def _spans(ledger: RankLedger) -> list[str]:
@@ -141,10 +169,10 @@ def _spans(ledger: RankLedger) -> list[str]:
 
 
 def _notes(rows: Sequence[tuple[Any, ...]]) -> Iterator[str]:
-    calls, matched = sum(row[5] for row in rows), sum(row[11] for row in rows)
-    if matched < calls:
+    calls = sum(row[5] for row in rows)
+    if unmatched := sum(row[5] - row[11] for row in rows if row[2] != 1):
         yield (
-            f"{calls - matched:,} of {pluralise(calls, 'call')} could not be matched with other ranks: their transfer "
+            f"{unmatched:,} of {pluralise(calls, 'call')} could not be matched with other ranks: their transfer "
             "time may include waiting."
         )
     if partial := sum(row[12] for row in rows):
@@ -169,40 +197,59 @@ def _verdict(total: Overlap, wall: int, waited: int, rows: Sequence[tuple[Any, .
     return f"{says}, {format_share(waited / total.exposed)} of it waiting for others." if waited else f"{says}."
 
 
-def _groups(groups: dict[str, list[Overlap]]) -> Table:
+def _kinds(run: Run) -> dict[str, str]:
+    """Return the kinds of parallelism of each group, as its description names them, without those of one rank."""
+    rows = run.rows(
+        "select group_id, any_value(description), max(size) from groups where description is not null group by 1"
+    )
+    named = {group: (kinds_of(said), size) for group, said, size in rows}
+    largest: Counter[str] = Counter()
+    for kinds, size in named.values():
+        if len(kinds) == 1:
+            (kind,) = kinds
+            largest[kind] = max(largest[kind], size or 0)
+    alone = {kind for kind, size in largest.items() if size == 1}
+    return {group: "+".join(sorted(kinds - alone or kinds)) for group, (kinds, _) in named.items() if kinds}
+
+
+def _groups(groups: dict[str, list[Overlap]], kinds: Mapping[str, str]) -> Table:
     rows = []
     for name, overlaps in groups.items():
         time, hidden = sum(one.comm for one in overlaps), sum(one.hidden for one in overlaps)
         could = sum(one.most for one in overlaps)
         if time:
-            rows.append((name, len(overlaps), time, hidden, time - hidden, hidden / could if could else None))
+            share = hidden / could if could else None
+            rows.append((name, kinds.get(name), len(overlaps), time, hidden, time - hidden, share))
     fields = (
         Field("group"),
+        Field("kind", shown=any(row[1] for row in rows)),
         Field("ranks", "count"),
         Field("comm_ns", "ns", "time"),
         Field("hidden_ns", "ns", "hidden"),
         Field("exposed_ns", "ns", "exposed"),
         Field("efficiency", "share", "overlap efficiency"),
     )
-    ordered = tuple(sorted(rows, key=lambda row: -row[4]))
+    ordered = tuple(sorted(rows, key=lambda row: -row[5]))
     return Table("groups", "By process group", fields, ordered, most_shown=MOST_ROWS)
 
 
 def _collectives(found: Sequence[tuple[Any, ...]], links: Mapping[str, float], limit: int) -> Table:
     rows = []
-    for op, group, size, dtype, sent, count, ns, wait, transfer, median, shortest, *_ in found:
-        overall, moving, fastest = (_rate(sent, count, ns), _rate(sent, count, transfer), _rate(sent, 1, shortest))
+    for op, group, size, dtype, sent, count, ns, wait, transfer, median, shortest, _, _, sizes, fastest in found:
+        overall, moving = _rate(sent, count, ns), _rate(sent, count, transfer)
         factor = bus_factor(op, size)
         bus = [None if rate is None or factor is None else rate * factor for rate in (moving, fastest, overall)]
         times = ns, wait, transfer, median, shortest
         share = None if bus[0] is None or group not in links else bus[0] / links[group]
-        rows.append((op, group, size, dtype, sent, count, *times, moving, *bus[:2], overall, bus[2], share))
+        rows.append((op, group, size, dtype, sent, sizes, count, *times, moving, *bus[:2], overall, bus[2], share))
+    has_classes = any(row[13] > 1 for row in found)
     fields = (
         Field("op"),
         Field("group"),
         Field("group_size", shown=False),
         Field("dtype", shown=False),
-        Field("bytes", "bytes", "size"),
+        Field("bytes", "bytes", "mean size" if has_classes else "size"),
+        Field("sizes", "count", shown=False),
         Field("count", "count"),
         Field("ns", "ns", "time", shown=False),
         Field("wait_ns", "ns", "wait"),
