@@ -43,7 +43,8 @@ def latecomers(found: Sequence[SlowRank], others: str = "Other ranks") -> str:
         says += f" {others} waited {format_ns(first.charged)} for it."
     if len(found) > 1:
         names = ", ".join(f"rank {one.rank} ({one.line})" for one in found[1 : 1 + _MOST_NAMED])
-        says += f" Also late: {names}" + (" and others." if len(found) > 1 + _MOST_NAMED else ".")
+        word = "Also late" if first.confidence else "Also suspected"
+        says += f" {word}: {names}" + (" and others." if len(found) > 1 + _MOST_NAMED else ".")
     return says
 
 
@@ -64,7 +65,7 @@ def cost_of(comparison: Comparison) -> tuple[float | None, float | None, int | N
     return float(shares.mean()), float(counts.max() / steps.size), int(comparison.ranks[counts.argmax()])
 
 
-def long_stage(comparison: Comparison, stage: Callable[[int], int]) -> str:
+def long_stage(comparison: Comparison, stage: Callable[[int], int], *, has_passes: bool) -> str:
     """Say which pipeline stage has much more own time than the others; empty if none has."""
     stages = np.array([stage(rank) for rank in comparison.ranks.tolist()])
     own = {one: float(np.median(comparison.own[stages == one])) for one in np.unique(stages).tolist()}
@@ -72,7 +73,10 @@ def long_stage(comparison: Comparison, stage: Callable[[int], int]) -> str:
     times = own[longest] / max(float(np.mean(list(own.values()))), 1.0) if len(own) > 1 else 1.0
     if times < _LONG:
         return ""
-    return f"Stage {longest} takes {times:.2f}x the mean stage: lostflops pipeline shows the cost."
+    shows = (
+        "lostflops pipeline shows the cost" if has_passes else "comm.bubble of lostflops report has the waits for it"
+    )
+    return f"Stage {longest} takes {times:.2f}x the mean stage: {shows}."
 
 
 def unevenness(comparison: Comparison) -> str:

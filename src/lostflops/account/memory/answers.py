@@ -134,8 +134,9 @@ def report_reserved(memory: RankMemory, peak: Peak) -> Pairs:
     return Pairs("reserved", "Reserved by the allocator", items)
 
 
-def notes(peak: Peak, parts: Portions, silent: Sequence[int]) -> Iterator[str]:
-    """Yield what is missing, and how to record it."""
+def notes(peak: Peak, parts: Portions, silent: Sequence[int], largest: tuple[str, int] | None = None) -> Iterator[str]:
+    """Yield what is missing, and how to record it; `largest` is the name and size of the largest tensor that was
+    recorded without an owner."""
     if peak.is_of_window:
         yield (
             "On a CPU the profiler does not see memory that was allocated before the window, so this is only the "
@@ -143,7 +144,12 @@ def notes(peak: Peak, parts: Portions, silent: Sequence[int]) -> Iterator[str]:
         )
     lost = next(item for item in parts.items if item.name == Owner.UNATTRIBUTED)
     early = sum(part.bytes for part in lost.parts if part.name == EARLIER)
-    if early > MUCH * peak.bytes:
+    if early > MUCH * peak.bytes and largest is not None:
+        yield (
+            f"{format_bytes(early)} were allocated before the window opened and are not parameters, gradients or "
+            f"optimizer state of a known module. The largest of it is {largest[0]} ({format_bytes(largest[1])})."
+        )
+    elif early > MUCH * peak.bytes:
         yield (
             f"{format_bytes(early)} were allocated before the window opened, and their owner is unknown. To name "
             f"parameters and optimizer state: {HOW_TO_RECORD}"

@@ -82,7 +82,7 @@ def memory(
         notes=(
             *shown.notes,
             *([answers.NO_MODULES] if way != by else []),
-            *answers.notes(peak, parts, silent),
+            *answers.notes(peak, parts, silent, _largest_without_owner(run, shown.rank)),
             *_other_devices(peaks, peak),
             *holes.notes,
         ),
@@ -96,6 +96,14 @@ def memory(
         ),
     )
     return _add_out_of_memory(_add_marks(result, run, asked), run, asked)
+
+
+def _largest_without_owner(run: Run, rank: int) -> tuple[str, int] | None:
+    rows = run.rows(
+        f"select name, bytes from holdings where rank = {rank} and owner is null and name is not null "
+        "order by bytes desc, name limit 1"
+    )
+    return (rows[0][0], rows[0][1]) if rows else None
 
 
 def _add_marks(result: Result, run: Run, ranks: Sequence[int]) -> Result:

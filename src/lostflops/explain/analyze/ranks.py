@@ -37,6 +37,10 @@ _WIDEST: Final = 64
 _MOST_CELLS: Final = 2048
 _WAITING: Final = [LINES.index(line) for line in WAIT_LINES]
 
+_HAS_PASSES: Final = """
+    select exists (select 1 from passes) or exists (select 1 from ranks where device_index is not null)"""
+"""Without passes of microbatches and without kernels, the pipeline's bubble cannot be split."""
+
 
 def ranks(
     run: Run,
@@ -53,11 +57,12 @@ def ranks(
     clock = clock_of(run)
     lateness = by_rank(run, asked, clock)
     told = bool(run.rows("select exists (select 1 from arrivals where event is not null)")[0][0])
+    stage = long_stage(found.comparison, order.stage, has_passes=bool(run.rows(_HAS_PASSES)[0][0]))
     result = Result(
         name="ranks",
         version=2,
         title="Late ranks",
-        verdict=" ".join(filter(None, (_verdict(found, len(asked.ranks)), long_stage(found.comparison, order.stage)))),
+        verdict=" ".join(filter(None, (_verdict(found, len(asked.ranks)), stage))),
         blocks=(
             *([_stragglers(found, told)] if found.stragglers else []),
             *([_heat_map(order, lateness)] if lateness else []),
@@ -89,7 +94,7 @@ def _verdict(found: Judgement, ranks_in_all: int) -> str:
     if found.late:
         return latecomers(found.late, others)
     if found.stragglers:
-        return f"No rank is late for certain. Suspected: {latecomers(found.stragglers, others)} This may be chance."
+        return f"No rank is late for certain. Suspected, maybe by chance: {latecomers(found.stragglers, others)}"
     return unevenness(found.comparison)
 
 

@@ -85,7 +85,8 @@ def _by_hand(case: Case, made: Traffic) -> Claim:
     own = (
         f"Use DistributedDataParallel(model, bucket_cap_mb={cure.bucket}, gradient_as_bucket_view=True), which "
         f"reduces during backward(), instead of reducing afterwards{f' ({lines[0]})' if lines else ''}. Or call "
-        "all_reduce(async_op=True) in Parameter.register_post_accumulate_grad_hook."
+        "all_reduce(async_op=True) in Parameter.register_post_accumulate_grad_hook. DeepSpeed: set "
+        '"overlap_comm": true. Megatron: --overlap-grad-reduce.'
     )
     sharded = (
         "Call fully_shard(block) on each block before fully_shard(model) (FSDP1: auto_wrap_policy), so that each block "

@@ -98,15 +98,40 @@ def _lower_median(values: Floats) -> Floats:
 
 
 def _microbatches(case: Case, ranks: tuple[tuple[int, ...], ...]) -> tuple[int | None, int]:
-    """Return the number of microbatches and of model chunks per rank. If the passes are unknown, count what the first
-    stage sends to the second in a step; None if nothing was recorded."""
+    """Return the number of microbatches and of model chunks per rank. If the passes are unknown, count transfers
+    between stages in a step; None if nothing was recorded."""
     try:
         made = grid(passes(case.run, case.mesh), case.mesh)
     except UnknownPasses:
-        first, second = (", ".join(map(str, stage)) for stage in ranks[:2])
-        sent = [count for _, count in case.run.rows(_SENT.format(first=first, second=second))]
-        return (int(np.median(sent)) if sent else None), 1
+        forward = _sent(case, ranks[0], ranks[1])
+        if forward is None:
+            return None, 1
+        if len(ranks) > 2:
+            return split_transfers(forward, _sent(case, ranks[-1], ranks[0]) or 0)
+        ((passes_of_step,),) = case.run.rows("select median(microbatches) from timings")
+        # Both neighbours are one rank: of m microbatches in v chunks it sends v m outputs and (v - 1) m gradients.
+        return split_transfers(round(passes_of_step or forward), forward - round(passes_of_step or forward))
     return made.microbatches, made.chunks
+
+
+def _sent(case: Case, source: tuple[int, ...], target: tuple[int, ...]) -> int | None:
+    """Return how often a rank of one stage sends to the other in a step; None if it never does."""
+    first, second = (", ".join(map(str, stage)) for stage in (source, target))
+    counts = [count for _, count in case.run.rows(_SENT.format(first=first, second=second))]
+    return int(np.median(counts)) if counts else None
+
+
+def split_transfers(forward: int, around: int) -> tuple[int, int]:
+    """Return the microbatches and the chunks per rank: each microbatch goes forward once for each chunk, and around,
+    from the last stage to the first, once less.
+
+    >>> split_transfers(8, 0), split_transfers(8, 4), split_transfers(8, 3)
+    ((8, 1), (4, 2), (8, 1))
+    """
+    microbatches = forward - around
+    if around < 0 or microbatches <= 0 or forward % microbatches:
+        return forward, 1
+    return microbatches, forward // microbatches
 
 
 def is_shaped(case: Case) -> bool:
