@@ -108,7 +108,7 @@ class _Place:
         """Return the rows of events, in order of time; events that are not the device's are left out."""
         order, known = self._by_event, self._device.event
         at = np.minimum(np.searchsorted(known, events, sorter=order), order.size - 1)
-        found = order[at]
+        found: Codes = order[at]
         found = found[known[found] == events]
         return found[np.argsort(self._device.start[found], kind="stable")]
 

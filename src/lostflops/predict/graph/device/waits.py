@@ -59,10 +59,12 @@ class Latest:
     def __init__(self, made: Streams) -> None:
         self._made = made
         earliest = np.where(made.is_launch_lost, np.iinfo(np.int64).min, made.called)
-        self._streams = [
-            (first, *(np.maximum.accumulate(times[first:last]) for times in (earliest, made.stop, made.called)))
-            for first, last in made.bounds()
-        ]
+        self._streams: list[tuple[int, Ns, Ns, Ns]] = []
+        for first, last in made.bounds():
+            launches, stops, latest = (
+                np.maximum.accumulate(times[first:last]) for times in (earliest, made.stop, made.called)
+            )
+            self._streams.append((first, launches, stops, latest))
         self.lanes = [int(made.lane[first]) for first, _ in made.bounds()]
 
     def on(self, stream: int, called: Ns, ended: Ns) -> Codes:
