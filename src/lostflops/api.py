@@ -468,6 +468,7 @@ def ingest(
     from lostflops.account.ledger.few_steps import is_large
     from lostflops.explain.advise.diagnose import diagnosis_of
     from lostflops.explain.analyze.quality import quality
+    from lostflops.fleet.summarise import summary_of
     from lostflops.ingest import ingest as read_traces
     from lostflops.ingest.summary import summarise
     from lostflops.store.places import place_of, remote
@@ -486,6 +487,7 @@ def ingest(
         with suppress(LostflopsError):  # a question that shows findings says what is wrong
             if not remote(Path(out)) and not is_large(run.stored):
                 diagnosis_of(run.stored)
+                summary_of(run.stored)
         return summarise(summary, quality(run.stored))
 
 
