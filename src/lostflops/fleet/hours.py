@@ -25,7 +25,7 @@ UNLABELLED: Final = "(no label)"
 
 PARTS: Final = f"""
     lived as (
-        select *, coalesce(map_extract_value(life, '{TRAINING}'), 0) as training from runs
+        select *, coalesce(map_extract_value(life, '{TRAINING}'), 0) as training from chosen
     ),
     parts as (
         select runs.run, entry.key as line, entry.value::double as ns
@@ -50,7 +50,7 @@ GROUPS: Final = {
 """Words after `--by` that are not labels, and the SQL that groups runs by them."""
 _BY: Final = """
     with {parts},
-    grouped as (select run, {key} as name from runs),
+    grouped as (select run, {key} as name from chosen),
     summed as (
         select name, count(distinct run) as runs, sum(ns) as ns, sum(ns) filter (line = '{useful}') as useful,
                sum(ns) filter (line in ({lost})) as lost
@@ -66,7 +66,7 @@ _BY: Final = """
     from summed left join largest using (name) order by summed.ns desc, name"""
 _HOSTS: Final = f"""
     with lived as (
-        select run, hosts, window_ns, coalesce(map_extract_value(life, '{TRAINING}'), 0) as training from runs
+        select run, hosts, window_ns, coalesce(map_extract_value(life, '{TRAINING}'), 0) as training from chosen
         where window_ns > 0
     ),
     each as (select run, training / window_ns as scale, unnest(hosts) as part from lived),

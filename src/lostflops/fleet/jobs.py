@@ -16,7 +16,7 @@ FEWEST_PEERS: Final = 4
 """Fewest jobs on a device, with this one, among which a place is stated."""
 _TRAINED: Final = f"coalesce(map_extract_value(life, '{TRAINING}'), 0)"
 _FIXES: Final = f"""
-    with each as (select name, run, {_TRAINED} as training, unnest(findings) as finding from runs),
+    with each as (select name, run, {_TRAINED} as training, unnest(findings) as finding from chosen),
     priced as (
         select name, run, finding.cause as cause, finding.fix as fix, max(finding.gain * training) as saved,
                max(finding.gain_low * training) as low, max(finding.gain_high * training) as high
@@ -34,7 +34,7 @@ _JOBS: Final = f"""
         select name, ranks, device, count(*) as runs, sum(total_ns) as ns, sum({_TRAINED}) as trained,
                arg_max(mfu, start) filter (mfu is not null) as mfu,
                arg_max(step_ns, start) filter (step_ns is not null) as step_ns, max(start) as start
-        from runs group by name, ranks, device
+        from chosen group by name, ranks, device
     )
     select name, ranks, device, runs, ns, trained / nullif(ns, 0), step_ns, mfu,
            if(mfu is null or count(mfu) over same < {FEWEST_PEERS}, null,
