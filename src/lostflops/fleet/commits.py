@@ -1,0 +1,118 @@
+"""Changes of the table of a fleet. Each is one commit; if another writer was first, it is planned and tried again."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+
+from lostflops.core.errors import RunBusy
+from lostflops.fleet.data_files import remove_files
+
+_MOST_SECONDS: Final = 300.0
+"""Longest time to try; shorter than the age at which `sweep` removes files that no version names."""
+_FIRST_WAIT, _LONGEST_WAIT = 0.02, 1.0
+_MOST_VERSIONS: Final = 100
+KEPT_VERSIONS: Final = 50
+"""Old versions that stay for readers that use them. They are trimmed when there are `_MOST_VERSIONS`."""
+
+
+@dataclass(slots=True)
+class Change:
+    """Data files that leave the table, and those that enter it."""
+
+    removed: list[Any] = field(default_factory=list)
+    added: list[Any] = field(default_factory=list)
+
+
+Plan = Callable[[Any], Change | None]
+"""Returns the change of this version of the table, or None if none is needed. A plan for another version may return
+the same new files again: those that no plan returned last are deleted."""
+
+
+def commit(table: Any, plan: Plan) -> bool:
+    """Change the table; return whether anything changed. `table` is its newest version afterwards."""
+    written: dict[str, Any] = {}
+    for attempt in _wait_between_tries():
+        if attempt:
+            _refresh(table)
+        change = plan(table)
+        if change is None or not (change.removed or change.added):
+            remove_files(table, written.values())
+            return False
+        written.update((file.file_path, file) for file in change.added)
+        if _publish(table, change):
+            kept = {file.file_path for file in change.added}
+            remove_files(table, (file for path, file in written.items() if path not in kept))
+            return True
+    remove_files(table, written.values())
+    raise RunBusy(f"other writers changed {table.location()} for {_MOST_SECONDS:.0f} s without a pause. Try again.")
+
+
+def _wait_between_tries() -> Iterator[int]:
+    stop, attempt = time.monotonic() + _MOST_SECONDS, 0
+    while time.monotonic() < stop:
+        yield attempt
+        attempt += 1
+        time.sleep(random.uniform(0, min(_FIRST_WAIT * 2**attempt, _LONGEST_WAIT)))  # noqa: S311 - not a secret
+
+
+def _publish(table: Any, change: Change) -> bool:
+    """Commit the change, and trim old versions in the same commit; return False if another writer was first."""
+    from pyiceberg.exceptions import CommitFailedException, ValidationException  # noqa: PLC0415 - an extra
+
+    transaction = table.transaction()
+    update = transaction.update_snapshot()
+    producer = update.overwrite() if change.removed else update.merge_append()
+    for file in change.removed:
+        producer.delete_data_file(file)
+    for file in change.added:
+        producer.append_data_file(file)
+    try:
+        producer.commit()
+        trim_versions(transaction, KEPT_VERSIONS, above=_MOST_VERSIONS)
+        transaction.commit_transaction()
+    except (CommitFailedException, ValidationException):
+        return False
+    except Exception as error:
+        # The catalog may have accepted it before its answer was lost. Unless that is known, no file is deleted.
+        _refresh(table)
+        is_done = table.metadata.snapshot_by_id(producer.snapshot_id) is not None
+        if not is_done and not isinstance(error, FileNotFoundError):  # metadata that was replaced while it was read
+            raise
+        return is_done
+    return True
+
+
+def trim_versions(transaction: Any, kept: int, above: int, older_than: datetime | None = None) -> int:
+    """Forget old versions, except the newest `kept`; return how many."""
+    from pyiceberg.table.update.snapshot import ExpireSnapshots  # noqa: PLC0415
+
+    versions = sorted(transaction.table_metadata.snapshots, key=lambda version: version.timestamp_ms)
+    if len(versions) <= above:
+        return 0
+    old = [
+        version.snapshot_id
+        for version in versions[: len(versions) - kept]
+        if older_than is None or version.timestamp_ms < older_than.timestamp() * 1e3
+    ]
+    named = {ref.snapshot_id for ref in transaction.table_metadata.refs.values()}
+    old = [version for version in old if version not in named]
+    if old:
+        ExpireSnapshots(transaction).by_ids(old).commit()
+    return len(old)
+
+
+def _refresh(table: Any) -> None:
+    """Read the newest version; the file that the catalog names may just have been replaced and removed."""
+    for wait in (0.0, 0.05, 0.2, 1.0):
+        time.sleep(wait)
+        try:
+            table.refresh()
+        except FileNotFoundError:
+            continue
+        return
+    table.refresh()

@@ -1,0 +1,117 @@
+"""A fleet, opened for questions: the summaries of many runs as a view, with only the columns that are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import duckdb
+
+from lostflops.core.errors import BrokenRun
+from lostflops.fleet.catalogs import in_words, load_table
+from lostflops.fleet.data_files import list_tasks
+from lostflops.fleet.kinds import LocalTable, RunFolder, TableKind, find_kind
+from lostflops.fleet.locations import local_path
+from lostflops.fleet.rows import check_columns, quote, read_summary, select_rows
+from lostflops.fleet.summary import COLUMNS, RunSummary
+from lostflops.store.asking import asking
+from lostflops.store.connections import connect
+from lostflops.store.parquet import scan
+from lostflops.store.places import Place
+from lostflops.store.run import Run
+
+Summarise = Callable[[Run], RunSummary]
+VIEW: Final = "runs"
+_DAMAGE: Final = (duckdb.IOException, duckdb.InvalidInputException, duckdb.SerializationException)
+_PER_FETCH: Final = 256
+
+
+class Fleet:
+    """The summaries of many runs. Open it with `open_fleet`."""
+
+    def __init__(self, place: str, make_view: Callable[[duckdb.DuckDBPyConnection, tuple[str, ...]], None]) -> None:
+        self.place = place
+        """As its user names it."""
+        self._make_view = make_view
+
+    @contextmanager
+    def table(self, columns: Iterable[str] = ()) -> Iterator[duckdb.DuckDBPyConnection]:
+        """Give a connection with these columns of all runs, or all columns, as view `runs`.
+
+        >>> with open_fleet("runs/").table(["labels", "life"]) as fleet:  # doctest: +SKIP
+        ...     fleet.sql("SELECT labels['team'], sum(life['training']) FROM runs GROUP BY ALL").fetchall()
+        """
+        connection = connect()
+        try:
+            with asking(), _naming_damage(self.place):
+                self._make_view(connection, check_columns(columns))
+                yield connection
+        finally:
+            connection.close()
+
+    def summaries(self) -> Iterator[RunSummary]:
+        """Return each run as it was added."""
+        with self.table() as connection:
+            rows = connection.execute(f"SELECT {', '.join(map(quote, COLUMNS))} FROM {VIEW}")
+            while some := rows.fetchmany(_PER_FETCH):
+                yield from (read_summary(dict(zip(COLUMNS, row, strict=True))) for row in some)
+
+
+def open_fleet(place: str | Place, summarise: Summarise) -> Fleet:
+    """Open a folder that contains runs, or a table that `add_runs` made.
+
+    `summarise` gives the summary of a run in such a folder, once for each; tables have them.
+    """
+    kind = find_kind(place)
+    if isinstance(kind, RunFolder):
+        return Fleet(str(kind), _FolderView(kind, summarise).make)
+    table = load_table(kind)
+    return Fleet(str(kind), lambda connection, columns: _make_table_view(connection, columns, table, kind))
+
+
+class _FolderView:
+    """Summaries of the runs in a folder, which are read once."""
+
+    def __init__(self, kind: RunFolder, summarise: Summarise) -> None:
+        self._kind = kind
+        self._summarise = summarise
+        self._summaries: list[RunSummary] = []
+
+    def make(self, connection: duckdb.DuckDBPyConnection, columns: tuple[str, ...]) -> None:
+        if not self._summaries:
+            self._summaries = [self._read(str(path)) for path in self._kind.runs]
+        connection.execute(
+            f"CREATE TEMP TABLE {VIEW} ({', '.join(f'{quote(name)} {COLUMNS[name]}' for name in columns)})"
+        )
+        for first in range(0, len(self._summaries), _PER_FETCH):
+            select_rows(connection, self._summaries[first : first + _PER_FETCH]).select(*columns).insert_into(VIEW)
+
+    def _read(self, path: str) -> RunSummary:
+        with Run.open(path) as run:
+            return self._summarise(run)
+
+
+def _make_table_view(
+    connection: duckdb.DuckDBPyConnection, columns: tuple[str, ...], table: Any, kind: TableKind
+) -> None:
+    with in_words(kind):
+        tasks = list_tasks(table)
+        paths = [path for task in tasks if (path := local_path(task.file.file_path)) is not None]
+        typed = ", ".join(f"{quote(name)}::{COLUMNS[name]} AS {quote(name)}" for name in columns)
+        if tasks and len(paths) == len(tasks) and not any(task.delete_files for task in tasks):
+            connection.execute(f"CREATE TEMP VIEW {VIEW} AS SELECT {typed} FROM {scan(paths)}")
+            return
+        # Only pyiceberg can open objects with the keys of a catalog, and apply rows that other engines deleted.
+        connection.register("scanned", table.scan(selected_fields=columns).to_arrow_batch_reader())
+        connection.execute(f"CREATE TEMP TABLE {VIEW} AS SELECT {typed} FROM scanned")
+        connection.unregister("scanned")
+
+
+@contextmanager
+def _naming_damage(place: str) -> Iterator[None]:
+    try:
+        yield
+    except _DAMAGE as error:
+        reason = str(error).splitlines()[0]
+        raise BrokenRun(f"a part of the fleet {place} is missing or damaged. {reason}") from None
