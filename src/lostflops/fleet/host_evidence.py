@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-from lostflops.fleet.host_times import CodedTimes
+from lostflops.fleet.host_times import HostTimes
 from lostflops.fleet.robust import USUAL_FREEDOM, Floats, Ints, Noise, compute_group_means, estimate_noise
 
 _FEWEST_PAIRS: Final = 20
@@ -24,6 +23,17 @@ class HostNoise:
 
 
 @dataclass(frozen=True, slots=True)
+class JobMeans:
+    """The mean of each job on each host, over its runs."""
+
+    mean: Floats
+    variance: Floats
+    """Its squared standard error, as far as runs of the job differ."""
+    host: Ints
+    runs: Ints
+
+
+@dataclass(frozen=True, slots=True)
 class Evidence:
     """Student's t distribution of each host's effect, from its runs alone; NaN for a host without runs."""
 
@@ -34,40 +44,8 @@ class Evidence:
     jobs: Ints
 
 
-def measure_noise(times: CodedTimes) -> HostNoise:
-    """Measure the usual noise from differences between neighbouring runs and jobs of the same host."""
-    runs = _measure_run_noise(times)
-    mean, variance, host = _average_jobs(times, HostNoise(Noise(0, USUAL_FREEDOM), runs))
-    is_pair = host[1:] == host[:-1]
-    if is_pair.sum() >= _FEWEST_PAIRS:
-        jobs = estimate_noise(np.diff(mean)[is_pair], (variance[1:] + variance[:-1])[is_pair])
-    else:  # half of the spread of all hosts and jobs is taken for that of jobs
-        jobs = Noise(estimate_noise(mean - np.median(mean), variance).spread if mean.size else 0, USUAL_FREEDOM)
-    return HostNoise(jobs, Noise(runs.spread, jobs.freedom) if len(mean) == len(times.slower) else runs)
-
-
-def weigh_evidence(times: CodedTimes, noise: HostNoise, is_used: npt.NDArray[np.bool_]) -> Evidence:
-    """Average the selected runs of each host by job, then its jobs."""
-    count = len(times.hosts)
-    used = times.select(is_used)
-    mean, variance, host = _average_jobs(used, noise)
-    hosts = compute_group_means(mean, variance + noise.jobs.spread**2, host, count, noise.jobs.freedom)
-    freedom = min(noise.jobs.freedom, noise.runs.freedom)
-    runs_of_job = np.unique(used.job, return_counts=True)[1]
-    # Further runs of a job are further evidence only as far as the error of its mean matters.
-    share = variance / (variance + noise.jobs.spread**2)
-    independent = np.bincount(host, 1 + (runs_of_job - 1) * share, minlength=count)
-    return Evidence(
-        hosts.mean,
-        np.sqrt(hosts.variance),
-        np.maximum(independent * (freedom + 1) - 1, 1),
-        np.bincount(used.host, minlength=count),
-        hosts.count,
-    )
-
-
-def _measure_run_noise(times: CodedTimes) -> Noise:
-    """Measure the noise between neighbouring runs of the same job on the same host."""
+def measure_run_noise(times: HostTimes) -> Noise:
+    """Measure the usual noise from differences between neighbouring runs of the same job on the same host."""
     order = np.argsort(times.job, kind="stable")
     job, slower, known = times.job[order], times.slower[order], times.error[order] ** 2
     is_pair = job[1:] == job[:-1]
@@ -76,9 +54,39 @@ def _measure_run_noise(times: CodedTimes) -> Noise:
     return estimate_noise(np.diff(slower)[is_pair], (known[1:] + known[:-1])[is_pair])
 
 
-def _average_jobs(times: CodedTimes, noise: HostNoise) -> tuple[Floats, Floats, Ints]:
-    """Average the runs of each job on each host; return means, squared errors and hosts."""
-    _, first, job = np.unique(times.job, return_index=True, return_inverse=True)
-    variances = times.error**2 + noise.runs.spread**2 + _LEAST_ERROR**2
-    means = compute_group_means(times.slower, variances, job, len(first), noise.runs.freedom)
-    return means.mean, means.variance, times.host[first]
+def average_jobs(times: HostTimes, noise: Noise) -> JobMeans:
+    """Average the runs of each job on each host."""
+    _, first, job, runs = np.unique(times.job, return_index=True, return_inverse=True, return_counts=True)
+    variances = times.error**2 + noise.spread**2 + _LEAST_ERROR**2
+    means = compute_group_means(times.slower, variances, job, len(first), noise.freedom)
+    return JobMeans(means.mean, means.variance, times.host[first], runs)
+
+
+def measure_job_noise(jobs: JobMeans) -> Noise:
+    """Measure the usual noise from differences between jobs of the same host.
+
+    If hosts have too few jobs for that, half of the spread of all hosts and jobs is taken for that of jobs.
+    """
+    is_pair = jobs.host[1:] == jobs.host[:-1]
+    if is_pair.sum() >= _FEWEST_PAIRS:
+        return estimate_noise(np.diff(jobs.mean)[is_pair], (jobs.variance[1:] + jobs.variance[:-1])[is_pair])
+    if not jobs.mean.size:
+        return Noise(0, USUAL_FREEDOM)
+    return Noise(estimate_noise(jobs.mean - np.median(jobs.mean), jobs.variance).spread, USUAL_FREEDOM)
+
+
+def weigh_evidence(jobs: JobMeans, noise: HostNoise, hosts: int) -> Evidence:
+    """Average the jobs of each of so many hosts."""
+    variance = jobs.variance + noise.jobs.spread**2
+    means = compute_group_means(jobs.mean, variance, jobs.host, hosts, noise.jobs.freedom)
+    is_repeated = bool((jobs.runs > 1).any())
+    freedom = min(noise.jobs.freedom, noise.runs.freedom) if is_repeated else noise.jobs.freedom
+    # Further runs of a job are further evidence only as far as the error of its mean matters.
+    independent = np.bincount(jobs.host, 1 + (jobs.runs - 1) * jobs.variance / variance, minlength=hosts)
+    return Evidence(
+        means.mean,
+        np.sqrt(means.variance),
+        np.maximum(independent * (freedom + 1) - 1, 1),
+        np.bincount(jobs.host, jobs.runs, minlength=hosts).astype(np.int64),
+        means.count,
+    )

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lostflops.fleet.host_evidence import HostNoise
-from lostflops.fleet.host_times import CodedTimes
+from lostflops.fleet.host_times import HostTimes
 from lostflops.fleet.robust import Floats, Ints
 
 _LEVELS: Final = (0.03, 0.06, 0.12, 0.25)
@@ -23,15 +23,15 @@ class Stretches:
     first: Ints
     last: Ints
 
-    def select_rows(self, times: CodedTimes) -> npt.NDArray[np.bool_]:
-        """Select the rows of all stretches."""
+    def contain_rows(self, times: HostTimes) -> npt.NDArray[np.bool_]:
+        """Compute which rows are in the stretch of their host."""
         rows = np.arange(len(times.host))
         return (rows >= self.first[times.host]) & (rows <= self.last[times.host])
 
 
-def find_stretches(times: CodedTimes, noise: HostNoise) -> Stretches:
+def find_stretches(times: HostTimes, noise: HostNoise) -> Stretches:
     """Find the stretch of each host whose runs are explained best by a slow host, compared with a usual one."""
-    count = len(times.hosts)
+    count = len(times.names)
     best = np.zeros(count)
     first, last = np.full(count, -1), np.full(count, -1)
     for level in _LEVELS:
@@ -42,7 +42,7 @@ def find_stretches(times: CodedTimes, noise: HostNoise) -> Stretches:
     return Stretches(first, last)
 
 
-def _compare_explanations(times: CodedTimes, noise: HostNoise, level: float) -> Floats:
+def _compare_explanations(times: HostTimes, noise: HostNoise, level: float) -> Floats:
     """Compute by how much each run is likelier on a host that is slower by `level` than on a usual one, as a log."""
     variance = times.error**2 + noise.runs.spread**2 + noise.jobs.spread**2 + 1e-8
     freedom = min(noise.runs.freedom, noise.jobs.freedom)
@@ -62,7 +62,8 @@ def _find_largest_sums(gains: Floats, host: Ints, count: int) -> tuple[Floats, I
     lowest = np.minimum.accumulate(before_in_turn)
     starts = np.maximum.accumulate(np.where(before_in_turn == lowest, np.arange(len(gains)), 0))
     reached = sums - before[starts]
-    order = np.lexsort((np.arange(len(gains)), -reached, host))
-    top = order[np.unique(host[order], return_index=True)[1]]
-    best[host[top]], first[host[top]], last[host[top]] = reached[top], starts[top], top
+    hosts, tops = np.unique(host, return_index=True)
+    best[hosts] = np.maximum.reduceat(reached, tops)
+    last[hosts] = np.maximum.reduceat(np.where(reached == best[host], np.arange(len(gains)), -1), tops)
+    first[hosts] = starts[last[hosts]]
     return best, first, last

@@ -24,9 +24,9 @@ import numpy as np
 import numpy.typing as npt
 
 from lostflops.fleet.host_effects import FleetEffects, Posterior, fit_effects, judge_hosts
-from lostflops.fleet.host_evidence import HostNoise, measure_noise, weigh_evidence
+from lostflops.fleet.host_evidence import HostNoise, average_jobs, measure_job_noise, measure_run_noise, weigh_evidence
 from lostflops.fleet.host_stretches import Stretches, find_stretches
-from lostflops.fleet.host_times import CodedTimes, HostTimes, code_host_times
+from lostflops.fleet.host_times import HostTimes, prepare_host_times
 from lostflops.fleet.robust import Floats, Ints, compute_group_medians
 
 FALSE_SHARE: Final = 0.01
@@ -107,7 +107,7 @@ class _Judged:
 
 def find_slow_hosts(times: HostTimes, *, false_share: float = FALSE_SHARE, least: float = LEAST) -> SlowHosts:
     """Find hosts that are slow in job after job; at most `false_share` of those named are healthy."""
-    coded = code_host_times(times)
+    coded = prepare_host_times(times)
     judged = _judge(coded, least)
     slow_middle = _find_slow_middles(coded, judged)
     if slow_middle.any():
@@ -130,14 +130,18 @@ def find_slow_hosts(times: HostTimes, *, false_share: float = FALSE_SHARE, least
     )
 
 
-def _judge(times: CodedTimes, least: float) -> _Judged:
+def _judge(times: HostTimes, least: float) -> _Judged:
     """Compute the probability that each host is slow: in its whole record, or in a stretch of it."""
-    noise = measure_noise(times)
-    evidence = weigh_evidence(times, noise, np.ones(len(times.host), bool))
+    count = len(times.names)
+    run_noise = measure_run_noise(times)
+    jobs = average_jobs(times, run_noise)
+    noise = HostNoise(measure_job_noise(jobs), run_noise)
+    evidence = weigh_evidence(jobs, noise, count)
     effects = fit_effects(evidence, least)
     whole = judge_hosts(evidence, effects)
     stretches = find_stretches(times, noise)
-    part = judge_hosts(weigh_evidence(times, noise, stretches.select_rows(times)), effects)
+    jobs_of_part = average_jobs(times.select(stretches.contain_rows(times)), run_noise)
+    part = judge_hosts(weigh_evidence(jobs_of_part, noise, count), effects)
     choices = np.maximum(evidence.runs * (evidence.runs + 1) / 2, 1)
     odds_of_part = np.nan_to_num(part.odds) / choices
     slow = effects.slow * (np.nan_to_num(whole.odds) + odds_of_part) / 2
@@ -146,18 +150,17 @@ def _judge(times: CodedTimes, least: float) -> _Judged:
     return _Judged(noise, effects, evidence.runs, evidence.jobs, whole, stretches, part, slow / (slow + usual), is_part)
 
 
-def _find_slow_middles(times: CodedTimes, judged: _Judged) -> Floats:
+def _find_slow_middles(times: HostTimes, judged: _Judged) -> Floats:
     """Compute, for each row, how slow the median host of its run is: more than 0 only if half of its hosts are slow."""
-    rows = np.arange(len(times.host))
-    is_in = (rows >= judged.stretches.first[times.host]) & (rows <= judged.stretches.last[times.host])
-    is_slow = (judged.probability > 0.5)[times.host] & (is_in | ~judged.is_part[times.host])
+    is_in = judged.stretches.contain_rows(times) | ~judged.is_part[times.host]
+    is_slow = (judged.probability > 0.5)[times.host] & is_in
     effect = np.where(is_slow, judged.effect[times.host], 0)
     if not is_slow.any():
         return effect
     return compute_group_medians(effect, times.run, int(times.run.max()) + 1)[times.run]
 
 
-def _report_host(times: CodedTimes, judged: _Judged, host: int, rows: slice, needed: float) -> HostVerdict:
+def _report_host(times: HostTimes, judged: _Judged, host: int, rows: slice, needed: float) -> HostVerdict:
     """Report one host, whose rows these are."""
     is_part = bool(judged.is_part[host])
     posterior = judged.part if is_part else judged.whole
@@ -169,7 +172,7 @@ def _report_host(times: CodedTimes, judged: _Judged, host: int, rows: slice, nee
     effect = float(posterior.effect[host])
     hours = float(times.rank_hours[first : last + 1].sum()) if is_slow else 0.0
     return HostVerdict(
-        host=times.hosts[host],
+        host=times.names[host],
         jobs=int(judged.jobs[host]),
         runs=int(judged.runs[host]),
         slower=effect,
