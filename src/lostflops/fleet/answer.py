@@ -21,7 +21,20 @@ if TYPE_CHECKING:
     from lostflops.fleet.place import Fleet
 
 _COLUMNS: Final = (
-    *("run", "name", "labels", "start", "ranks", "device", "commit", "step_ns", "step_error", "mfu", "total_ns"),
+    *(
+        "run",
+        "name",
+        "labels",
+        "address",
+        "start",
+        "ranks",
+        "device",
+        "commit",
+        "step_ns",
+        "step_error",
+        "mfu",
+        "total_ns",
+    ),
     *("life", "window_ns", "lines", "hosts", "findings"),
 )
 _LARGEST: Final = 2
@@ -63,7 +76,9 @@ def answer_fleet(fleet: Fleet, scope: FleetScope, by: str = "") -> Result:
         connection.execute(f"create temp table chosen as select * from runs where {condition}", values)
         counts = connection.execute(_COUNTS).fetchall()[0]
         if not counts[0]:
-            raise UsageError("no run matches: leave out --job, --since or --label, or add runs with lostflops fleet add")
+            raise UsageError(
+                "no run matches: leave out --job, --since or --label, or add runs with lostflops fleet add"
+            )
         labels = [name for (name,) in connection.execute(_LABELS).fetchall()]
         return _answer(connection, counts, labels, by)
 
@@ -162,7 +177,10 @@ def _notes(counts: tuple[Any, ...], fixes: Table, hosts: SlowHosts, unit: str) -
         "restart repeats counts as training."
     )
     if fixes.rows:
-        yield f"Fixes may save the same {unit}: the sum of several is at most that of all."
+        yield (
+            f"Fixes may save the same {unit}, so they do not add up. What to do: lostflops diagnose, on the run in "
+            "which a fix saves most."
+        )
     if hosts.slow:
         yield (
             f"Of the named hosts, at most {format_percent(hosts.false_share)} are healthy, on average. Hosts are "

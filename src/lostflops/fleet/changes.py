@@ -48,7 +48,7 @@ def remove_runs(place: str | Place, stopped_before: datetime) -> int:
         from pyarrow.compute import less  # noqa: PLC0415 - an extra
         from pyiceberg.expressions import LessThan  # noqa: PLC0415
 
-        last = int(stopped_before.timestamp())
+        last = int(stopped_before.timestamp()) * 1_000_000_000
         rewrite = Rewrite("stop", LessThan("stop", last), lambda stops: less(stops, last))
         before = _count_rows(table)
         return before - _count_rows(table) if commit(table, rewrite.plan) else 0
@@ -144,12 +144,12 @@ def _find_table(place: str | Place) -> TableKind:
 
 
 def _commit_runs(table: Any, summaries: Sequence[RunSummary]) -> None:
-    import pyarrow  # noqa: PLC0415
+    import pyarrow as pa  # noqa: PLC0415
     from pyarrow.compute import is_in  # noqa: PLC0415
     from pyiceberg.expressions import In  # noqa: PLC0415
 
     runs = [summary.run for summary in summaries]
-    values = pyarrow.array(runs, pyarrow.string())
+    values = pa.array(runs, pa.string())
     rewrite = Rewrite("run", In("run", set(runs)), lambda column: is_in(column, values), summaries)
     commit(table, rewrite.plan)
 

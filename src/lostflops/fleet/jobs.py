@@ -16,18 +16,19 @@ FEWEST_PEERS: Final = 4
 """Fewest jobs on a device, with this one, among which a place is stated."""
 _TRAINED: Final = f"coalesce(map_extract_value(life, '{TRAINING}'), 0)"
 _FIXES: Final = f"""
-    with each as (select name, run, {_TRAINED} as training, unnest(findings) as finding from chosen),
+    with each as (select name, run, address, {_TRAINED} as training, unnest(findings) as finding from chosen),
     priced as (
-        select name, run, finding.cause as cause, finding.fix as fix, max(finding.gain * training) as saved,
-               max(finding.gain_low * training) as low, max(finding.gain_high * training) as high
-        from each where finding.level = 'found' and finding.gain > 0 group by all
+        select name, run, any_value(address) as address, finding.cause as cause, finding.fix as fix,
+               max(finding.gain * training) as saved, max(finding.gain_low * training) as low,
+               max(finding.gain_high * training) as high
+        from each where finding.level = 'found' and finding.gain > 0 group by name, run, cause, fix
     ),
     largest as (
         select name, run, cause, max(saved) as saved, arg_max(low, saved) as low, arg_max(high, saved) as high,
-               arg_max(fix, saved) as fix from priced group by name, run, cause
+               arg_max(fix, saved) as fix, any_value(address) as address from priced group by name, run, cause
     )
     select name, cause, count(*), sum(saved) as whole, sum(greatest(low, 0)), sum(high), arg_max(fix, saved),
-           arg_max(run, saved) as run
+           arg_max(address, saved)
     from largest group by name, cause order by whole desc, name, cause limit {MOST_FIXES}"""
 _JOBS: Final = f"""
     with newest as (
@@ -46,8 +47,8 @@ _JOBS: Final = f"""
 def tabulate_fixes(fleet: duckdb.DuckDBPyConnection) -> Table:
     """Return the fixes that return most hours: what each would have saved in the steps of all runs of its job."""
     rows = tuple(
-        (job, cause, runs, saved / NS_PER_HOUR, low and low / NS_PER_HOUR, high and high / NS_PER_HOUR, fix, run)
-        for job, cause, runs, saved, low, high, fix, run in fleet.execute(_FIXES).fetchall()
+        (job, cause, runs, saved / NS_PER_HOUR, low and low / NS_PER_HOUR, high and high / NS_PER_HOUR, address, fix)
+        for job, cause, runs, saved, low, high, fix, address in fleet.execute(_FIXES).fetchall()
     )
     fields = (
         Field("job"),
@@ -56,8 +57,8 @@ def tabulate_fixes(fleet: duckdb.DuckDBPyConnection) -> Table:
         Field("hours", "rate", "hours saved"),
         Field("hours_low", "rate", "from"),
         Field("hours_high", "rate", "to"),
-        Field("fix", label="what to do"),
-        Field("run", shown=False),
+        Field("run", label="most in"),
+        Field("fix", shown=False),
     )
     return Table("fixes", "Fixes that return most", fields, rows)
 
@@ -71,13 +72,13 @@ def tabulate_jobs(fleet: duckdb.DuckDBPyConnection) -> Table:
     fields = (
         Field("job"),
         Field("ranks", "count"),
-        Field("device"),
+        Field("device", shown=False),
         Field("runs", "count"),
         Field("hours", "rate"),
         Field("training", "share", "in steps"),
         Field("step_ns", "ns", "step"),
         Field("mfu", "share", "MFU"),
         Field("better_than", "share", "higher than peers"),
-        Field("start", "time", "newest run"),
+        Field("start", "time", shown=False),
     )
     return Table("jobs", "Jobs", fields, rows, most_shown=12)

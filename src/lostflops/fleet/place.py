@@ -11,7 +11,7 @@ import duckdb
 from lostflops.core.errors import BrokenRun
 from lostflops.fleet.catalogs import in_words, load_table
 from lostflops.fleet.data_files import list_tasks
-from lostflops.fleet.kinds import LocalTable, RunFolder, TableKind, find_kind
+from lostflops.fleet.kinds import RunFolder, TableKind, find_kind
 from lostflops.fleet.locations import local_path
 from lostflops.fleet.rows import check_columns, quote, read_summary, select_rows
 from lostflops.fleet.summary import COLUMNS, RunSummary

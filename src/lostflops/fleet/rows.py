@@ -1,4 +1,4 @@
-"""Summaries as rows of a table, and back. JSON is the form between the two, because DuckDB reads it with given types."""
+"""Summaries as rows of a table, and back. JSON is the form between them, because DuckDB reads it with given types."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class PaceSummary(msgspec.Struct, frozen=True, kw_only=True):
 
     attempt: int
     start: int
-    """Unix time of its first step."""
+    """Unix time of its first step, in ns."""
     steps: int
     step_ns: float
     """Median step."""
@@ -67,7 +67,7 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     labels: dict[str, str]
     address: str
     start: int
-    """Unix time."""
+    """Unix time in ns."""
     stop: int
     attempts: int
     ranks: int

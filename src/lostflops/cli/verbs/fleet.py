@@ -20,7 +20,7 @@ def fleet(
         list[str],
         typer.Argument(
             metavar="[add|compact|expire] PLACE [RUN]...",
-            help="A folder with runs, or a place that add makes: a folder, s3://bucket/path, or catalog:NAME of pyiceberg.",
+            help="A folder with runs, or what add makes: a folder, s3://bucket/path, or pyiceberg's catalog:NAME.",
             show_default=False,
         ),
     ],
@@ -37,20 +37,35 @@ def fleet(
     job: Annotated[str, typer.Option("--job", metavar="NAME", help="Only runs of this job.", show_default=False)] = "",
     labels: Annotated[
         list[str] | None,
-        typer.Option("--label", metavar="NAME=VALUE", help="Only runs with this label; can be repeated.", show_default=False),
+        typer.Option(
+            "--label", metavar="NAME=VALUE", help="Only runs with this label; can be repeated.", show_default=False
+        ),
     ] = None,
     since: Annotated[
-        str, typer.Option("--since", metavar="DATE", help="Only runs that started on this day (2026-01-31) or later.", show_default=False)
+        str,
+        typer.Option(
+            "--since",
+            metavar="DATE",
+            help="Only runs that started on this day (2026-01-31) or later.",
+            show_default=False,
+        ),
     ] = "",
     before: Annotated[
-        str, typer.Option("--before", metavar="DATE", help="With expire: forget runs that started before this day.", show_default=False)
+        str,
+        typer.Option(
+            "--before",
+            metavar="DATE",
+            help="With expire: forget runs that started before this day.",
+            show_default=False,
+        ),
     ] = "",
     as_json: JsonOption = False,
 ) -> None:
     """Show where the hours of many runs went, and what would return most of them.
 
-    Shows hours by cause, the fixes that return most, hosts that are slow in job after job, jobs that became slower, and
-    what each job reaches beside others. A run adds one row of at most 200 KB; `add` needs pip install 'lostflops[fleet]'.
+    Shows hours by cause, the fixes that return most, hosts that are slow in job after job, jobs that became slower,
+    and what each job reaches beside others. A run adds one row of at most 200 KB, with
+    pip install 'lostflops[fleet]'.
     """
     from lostflops import api
     from lostflops.core.errors import UsageError
@@ -67,7 +82,7 @@ def fleet(
         result = api.expire_fleet(place, before)
     else:
         with bar_of("runs") as progress:
-            result = api.fleet(place, by=by, job=job, labels=labels or (), since=since, progress=progress)
+            result = api.ask_fleet(place, by=by, job=job, labels=labels or (), since=since, progress=progress)
     following = command("fleet", place) if action else command("fleet", place, "--by", "job" if by != "job" else "host")
     show(replace(result, next_command=following), as_json)
 
