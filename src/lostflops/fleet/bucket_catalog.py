@@ -14,10 +14,12 @@ from typing import Any, Final
 
 from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.schema import assign_fresh_schema_ids
 from pyiceberg.serializers import FromByteStream
 from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.metadata import new_table_metadata
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update import update_table_metadata
 
 from lostflops.core.errors import RunError
@@ -56,20 +58,16 @@ class BucketCatalog(NoopCatalog):  # type: ignore[misc] # pyiceberg is an extra
     def create_namespace_if_not_exists(self, namespace: Any, properties: Any = None) -> None:
         """Do nothing: the table is alone in its place."""
 
-    def create_table(  # type: ignore[no-untyped-def] # the parameters of pyiceberg, whose types are unknown here
-        self, identifier, schema, location=None, partition_spec=None, sort_order=None, properties=None
-    ) -> Table:
-        from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC  # noqa: PLC0415
-        from pyiceberg.table.sorting import UNSORTED_SORT_ORDER  # noqa: PLC0415
-
+    def create_table(self, identifier: Any, schema: Any, *_: Any, **more: Any) -> Table:
+        """Make the first version; the place of the files is ours to choose."""
         self._refuse_without_conditions()
         metadata = new_table_metadata(
             schema=assign_fresh_schema_ids(self._convert_schema_if_needed(schema)),
-            partition_spec=partition_spec or UNPARTITIONED_PARTITION_SPEC,
-            sort_order=sort_order or UNSORTED_SORT_ORDER,
+            partition_spec=UNPARTITIONED_PARTITION_SPEC,
+            sort_order=UNSORTED_SORT_ORDER,
             location=str(self._address),
             # Removing a version at once would let a slow writer create it a second time.
-            properties={**(properties or {}), "write.metadata.delete-after-commit.enabled": "false"},
+            properties={**more.get("properties", {}), "write.metadata.delete-after-commit.enabled": "false"},
         )
         if not self._objects.create(_encode(metadata), self._address_of(1)):
             raise TableAlreadyExistsError(str(self._address))

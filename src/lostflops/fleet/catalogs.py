@@ -35,7 +35,7 @@ PROPERTIES: Final = {
     "write.metadata.metrics.column.start": "full",
     "write.metadata.metrics.column.stop": "full",
     "write.metadata.delete-after-commit.enabled": "true",
-    "write.metadata.previous-versions-max": "20",
+    "write.metadata.previous-versions-max": "10",
     "commit.manifest-merge.enabled": "true",
     "commit.manifest.min-count-to-merge": "16",
     "commit.retry.num-retries": "0",  # we try again ourselves, because a run may have been added meanwhile

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -12,10 +11,9 @@ from lostflops.fleet.catalogs import in_words, load_table, make_table
 from lostflops.fleet.commits import Change, commit, trim_versions
 from lostflops.fleet.data_files import FILE_ROWS, group_small, is_small, list_tasks, read_column, read_rows, write_rows
 from lostflops.fleet.kinds import NamedCatalog, RunFolder, TableKind, find_kind, find_target
-from lostflops.fleet.rows import keep_newest, select_rows
+from lostflops.fleet.rows import keep_newest, make_rows
 from lostflops.fleet.summary import RunSummary
 from lostflops.fleet.sweep import list_named, remove_file, sweep
-from lostflops.store.connections import connect
 from lostflops.store.places import Place
 
 _MOST_SMALL: Final = 64
@@ -97,7 +95,8 @@ class Rewrite:
 
     def plan(self, table: Any) -> Change:
         if not self._written:
-            self._written = [write_rows(table, rows) for rows in _split_rows(self._added)]
+            parts = [self._added[first : first + FILE_ROWS] for first in range(0, len(self._added), FILE_ROWS)]
+            self._written = [write_rows(table, make_rows(table, part)) for part in parts]
         change = Change(added=list(self._written))
         for task in list_tasks(table, self._where):
             path = task.file.file_path
@@ -152,13 +151,6 @@ def _commit_runs(table: Any, summaries: Sequence[RunSummary]) -> None:
     values = pa.array(runs, pa.string())
     rewrite = Rewrite("run", In("run", set(runs)), lambda column: is_in(column, values), summaries)
     commit(table, rewrite.plan)
-
-
-def _split_rows(summaries: Sequence[RunSummary]) -> Iterator[Any]:
-    """Return Arrow tables with at most as many rows as a file has."""
-    with closing(connect()) as connection:
-        for first in range(0, len(summaries), FILE_ROWS):
-            yield select_rows(connection, summaries[first : first + FILE_ROWS]).to_arrow_table()
 
 
 def _maintain(table: Any, kind: TableKind) -> None:

@@ -10,14 +10,15 @@ from datetime import datetime
 from typing import Any, Final
 
 from lostflops.core.errors import RunBusy
-from lostflops.fleet.data_files import remove_files
+from lostflops.fleet.data_files import remove_files, touch_files
 
 _MOST_SECONDS: Final = 300.0
 """Longest time to try; shorter than the age at which `sweep` removes files that no version names."""
 _FIRST_WAIT, _LONGEST_WAIT = 0.02, 1.0
-_MOST_VERSIONS: Final = 100
-KEPT_VERSIONS: Final = 50
-"""Old versions that stay for readers that use them. They are trimmed when there are `_MOST_VERSIONS`."""
+_MOST_VERSIONS: Final = 20
+_KEPT_VERSIONS: Final = 10
+"""Versions that stay when there are more than `_MOST_VERSIONS`. Each costs every commit some ms, because pyiceberg
+copies the list of all many times."""
 
 
 @dataclass(slots=True)
@@ -47,6 +48,7 @@ def commit(table: Any, plan: Plan) -> bool:
         if _publish(table, change):
             kept = {file.file_path for file in change.added}
             remove_files(table, (file for path, file in written.items() if path not in kept))
+            touch_files(change.removed)
             return True
     remove_files(table, written.values())
     raise RunBusy(f"other writers changed {table.location()} for {_MOST_SECONDS:.0f} s without a pause. Try again.")
@@ -73,7 +75,7 @@ def _publish(table: Any, change: Change) -> bool:
         producer.append_data_file(file)
     try:
         producer.commit()
-        trim_versions(transaction, KEPT_VERSIONS, above=_MOST_VERSIONS)
+        trim_versions(transaction, _KEPT_VERSIONS, above=_MOST_VERSIONS)
         transaction.commit_transaction()
     except (CommitFailedException, ValidationException):
         return False

@@ -13,7 +13,7 @@ from lostflops.fleet.catalogs import in_words, load_table
 from lostflops.fleet.data_files import list_tasks
 from lostflops.fleet.kinds import RunFolder, TableKind, find_kind
 from lostflops.fleet.locations import local_path
-from lostflops.fleet.rows import check_columns, quote, read_summary, select_rows
+from lostflops.fleet.rows import check_columns, fill_table, quote, read_summary
 from lostflops.fleet.summary import COLUMNS, RunSummary
 from lostflops.store.asking import asking
 from lostflops.store.connections import connect
@@ -81,11 +81,7 @@ class _FolderView:
     def make(self, connection: duckdb.DuckDBPyConnection, columns: tuple[str, ...]) -> None:
         if not self._summaries:
             self._summaries = [self._read(str(path)) for path in self._kind.runs]
-        connection.execute(
-            f"CREATE TEMP TABLE {VIEW} ({', '.join(f'{quote(name)} {COLUMNS[name]}' for name in columns)})"
-        )
-        for first in range(0, len(self._summaries), _PER_FETCH):
-            select_rows(connection, self._summaries[first : first + _PER_FETCH]).select(*columns).insert_into(VIEW)
+        fill_table(connection, VIEW, self._summaries, columns)
 
     def _read(self, path: str) -> RunSummary:
         with Run.open(path) as run:

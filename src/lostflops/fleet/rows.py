@@ -1,4 +1,4 @@
-"""Summaries as rows of a table, and back. JSON is the form between them, because DuckDB reads it with given types."""
+"""Summaries as rows of a table, and back."""
 
 from __future__ import annotations
 
@@ -11,15 +11,34 @@ import msgspec
 from lostflops.core.errors import UsageError
 from lostflops.fleet.summary import COLUMNS, RunSummary, check_summary
 
-_TYPES: Final = msgspec.json.encode([COLUMNS]).decode()
+_TYPES: Final = msgspec.json.encode(COLUMNS).decode()
 _MOST: Final = 2**63 - 1
+_PER_INSERT: Final = 256
 
 
-def select_rows(connection: duckdb.DuckDBPyConnection, summaries: Sequence[RunSummary]) -> duckdb.DuckDBPyRelation:
-    """Return the summaries as a relation with the types of `COLUMNS`."""
-    document = msgspec.json.encode(summaries).decode()
-    rows = "SELECT unnest(json_transform($rows, $types), max_depth := 2)"
-    return connection.sql(rows, params={"rows": document, "types": _TYPES})
+def make_rows(table: Any, summaries: Sequence[RunSummary]) -> Any:
+    """Return the summaries as an Arrow table that an Iceberg table takes."""
+    import pyarrow as pa  # noqa: PLC0415 - an extra
+
+    try:
+        return pa.Table.from_pylist(msgspec.to_builtins(summaries), schema=table.schema().as_arrow())
+    except (pa.ArrowInvalid, OverflowError) as error:
+        raise ValueError(f"{summaries[0].address}: a number is too large for a fleet: {error}") from None
+
+
+def fill_table(
+    connection: duckdb.DuckDBPyConnection, name: str, summaries: Sequence[RunSummary], columns: Sequence[str]
+) -> None:
+    """Make a temporary table of these columns of the summaries, without pyarrow: through JSON, of which DuckDB makes
+    values of given types."""
+    typed = ", ".join(f"{quote(column)} {COLUMNS[column]}" for column in columns)
+    connection.execute(f"CREATE TEMP TABLE {name} ({typed})")
+    values = ", ".join(f"row.{quote(column)}" for column in columns)
+    rows = "(SELECT json_transform(document, $types) AS row FROM (SELECT unnest($documents) AS document))"
+    for first in range(0, len(summaries), _PER_INSERT):
+        some = [msgspec.json.encode(summary).decode() for summary in summaries[first : first + _PER_INSERT]]
+        parameters = {"types": _TYPES, "documents": some}
+        connection.execute(f"INSERT INTO {name} SELECT {values} FROM {rows}", parameters)
 
 
 def read_summary(row: Mapping[str, Any]) -> RunSummary:
