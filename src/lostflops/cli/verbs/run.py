@@ -66,6 +66,12 @@ def run(
             show_default=False,
         ),
     ] = None,
+    fleet: Annotated[
+        str,
+        typer.Option(
+            "--fleet", metavar="PLACE", help="Add the run to this fleet (lostflops fleet) too.", show_default=False
+        ),
+    ] = "",
     spool: Annotated[
         Path | None,
         typer.Option(
@@ -129,7 +135,21 @@ def run(
                 _conclude(places, gatherer, as_json, is_gone=is_gone)
 
         _fail_open(last, later)
+        if fleet and (folder / "run.json").is_file():
+            _fail_open(lambda: _add_to_fleet(fleet, folder))
     _leave_as(status)
+
+
+def _add_to_fleet(fleet: str, run: Path) -> None:
+    from lostflops.api import add_to_fleet
+    from lostflops.core.errors import LostflopsError
+
+    try:
+        add_to_fleet(fleet, [run])
+    except LostflopsError as error:
+        raise LostflopsError(
+            f"the run was not added to {fleet}: {error} {command('fleet', 'add', fleet, run)}"
+        ) from None
 
 
 def _with_labels(labels: Sequence[str]) -> dict[str, str]:
