@@ -16,7 +16,7 @@ from lostflops.fleet.summary import RunSummary
 from lostflops.fleet.sweep import list_named, remove_file, sweep
 from lostflops.store.places import Place
 
-_MOST_SMALL: Final = 64
+_MOST_SMALL: Final = 48
 """Small files that a table may have before some writer merges them."""
 _COMMITS_PER_CHECK: Final = 16
 _COMMITS_PER_SWEEP: Final = 64

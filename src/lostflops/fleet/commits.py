@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import random
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
 from lostflops.core.errors import RunBusy
 from lostflops.fleet.data_files import remove_files, touch_files
+from lostflops.fleet.locations import local_path
 
 _MOST_SECONDS: Final = 300.0
 """Longest time to try; shorter than the age at which `sweep` removes files that no version names."""
 _FIRST_WAIT, _LONGEST_WAIT = 0.02, 1.0
+_LONGEST_TURN: Final = 10.0
+"""Time to wait for another writer, which may have stopped with the lock."""
 _MOST_VERSIONS: Final = 20
 _KEPT_VERSIONS: Final = 10
 """Versions that stay when there are more than `_MOST_VERSIONS`. Each costs every commit some ms, because pyiceberg
@@ -38,20 +44,53 @@ def commit(table: Any, plan: Plan) -> bool:
     """Change the table; return whether anything changed. `table` is its newest version afterwards."""
     written: dict[str, Any] = {}
     for attempt in _wait_between_tries():
-        if attempt:
-            _refresh(table)
-        change = plan(table)
-        if change is None or not (change.removed or change.added):
-            remove_files(table, written.values())
-            return False
-        written.update((file.file_path, file) for file in change.added)
-        if _publish(table, change):
+        with _taking_turns(table) as is_alone:
+            if attempt or is_alone:
+                _refresh(table)
+            change = plan(table)
+            if change is None or not (change.removed or change.added):
+                remove_files(table, written.values())
+                return False
+            written.update((file.file_path, file) for file in change.added)
+            is_done = _publish(table, change)
+        if is_done:
             kept = {file.file_path for file in change.added}
             remove_files(table, (file for path, file in written.items() if path not in kept))
             touch_files(change.removed)
             return True
     remove_files(table, written.values())
     raise RunBusy(f"other writers changed {table.location()} for {_MOST_SECONDS:.0f} s without a pause. Try again.")
+
+
+@contextmanager
+def _taking_turns(table: Any) -> Iterator[bool]:
+    """Wait for other writers of a local table, and yield whether they wait for this one.
+
+    It only saves work: a writer that waited too long, or elsewhere, goes on, and one of two commits is refused.
+    """
+    folder = local_path(table.location())
+    if folder is None:
+        yield False
+        return
+    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield _try_to_lock(lock)
+    finally:
+        os.close(lock)
+
+
+def _try_to_lock(lock: int) -> bool:
+    stop = time.monotonic() + _LONGEST_TURN
+    while time.monotonic() < stop:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(random.uniform(0, _FIRST_WAIT))  # noqa: S311 - not a secret
+        except OSError:  # a file system without locks
+            return False
+        else:
+            return True
+    return False
 
 
 def _wait_between_tries() -> Iterator[int]:

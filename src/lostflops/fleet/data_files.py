@@ -22,22 +22,22 @@ def read_rows(table: Any, tasks: Iterable[Any]) -> Any:
     """Return rows of data files as an Arrow table, without those that the table deletes."""
     import pyarrow as pa  # noqa: PLC0415
 
-    return pa.concat_tables([_read_file(table, task) for task in tasks])
+    schema = table.schema().as_arrow()
+    return pa.concat_tables([_read_file(table, task, schema) for task in tasks])
 
 
-def _read_file(table: Any, task: Any) -> Any:
+def _read_file(table: Any, task: Any, schema: Any) -> Any:
     from pyarrow.parquet import ParquetFile  # noqa: PLC0415
     from pyiceberg.expressions import AlwaysTrue  # noqa: PLC0415
     from pyiceberg.io.pyarrow import ArrowScan  # noqa: PLC0415
 
-    expected = table.schema().as_arrow()
     if not task.delete_files:
         with table.io.new_input(task.file.file_path).open() as file:
             rows = ParquetFile(file).read()
-        if rows.schema.equals(expected):
+        if rows.schema.equals(schema):
             return rows
     # Other engines write other forms of a type, and files with deleted rows; pyiceberg knows all, but takes 15 ms.
-    return ArrowScan(table.metadata, table.io, table.schema(), AlwaysTrue()).to_table([task]).cast(expected)
+    return ArrowScan(table.metadata, table.io, table.schema(), AlwaysTrue()).to_table([task]).cast(schema)
 
 
 def read_column(table: Any, task: Any, column: str) -> Any:
@@ -68,7 +68,7 @@ def remove_files(table: Any, files: Iterable[Any]) -> None:
 
 
 def touch_files(files: Iterable[Any]) -> None:
-    """Set the time of local files that have left the table, so that `sweep` leaves them to their readers for a while."""
+    """Set the time of local files that have left the table, so that `sweep` leaves them to readers for a while."""
     for file in files:
         if (path := local_path(file.file_path)) is not None:
             with suppress(OSError):

@@ -1,0 +1,340 @@
+"""A fleet that was made by adding runs: an Iceberg table, the same for every engine that reads it."""
+
+import json
+import os
+import sqlite3
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from made_summaries import make_summary, summaries
+
+pytest.importorskip("pyiceberg", reason="the extra fleet is not installed")
+
+from lostflops.core.errors import BrokenRun, RunError, UsageError
+from lostflops.fleet import changes
+from lostflops.fleet.catalogs import load_table
+from lostflops.fleet.changes import add_runs, compact, expire, remove_runs
+from lostflops.fleet.data_files import FILE_ROWS, list_tasks
+from lostflops.fleet.kinds import LocalTable, find_kind
+from lostflops.fleet.place import open_fleet
+from lostflops.fleet.summary import COLUMNS
+from lostflops.fleet.sweep import GRACE_SECONDS
+
+
+def read(place):
+    return sorted(open_fleet(place, None).summaries(), key=lambda summary: summary.run)
+
+
+def read_runs(place):
+    with open_fleet(place, None).table(["run"]) as fleet:
+        return sorted(run for (run,) in fleet.execute("SELECT run FROM runs").fetchall())
+
+
+def list_data(place):
+    return sorted((place / "runs" / "data").iterdir())
+
+
+def open_table(place):
+    return load_table(LocalTable(place))
+
+
+@pytest.fixture
+def place(tmp_path):
+    return tmp_path / "a fleet's ä%20"
+
+
+@pytest.fixture
+def configured(tmp_path, monkeypatch):
+    """A catalog that is described elsewhere."""
+    monkeypatch.setenv("PYICEBERG_CATALOG__PROD__TYPE", "sql")
+    monkeypatch.setenv("PYICEBERG_CATALOG__PROD__URI", f"sqlite:///{tmp_path}/other.db")
+    monkeypatch.setenv("PYICEBERG_CATALOG__PROD__WAREHOUSE", f"file://{tmp_path}/warehouse")
+    return "catalog:prod"
+
+
+@settings(max_examples=10)
+@given(made=st.lists(summaries(), unique_by=lambda summary: summary.run, min_size=1, max_size=4))
+def test_summaries_survive_the_table(tmp_path_factory, made):
+    place = tmp_path_factory.mktemp("fleet")
+    assert add_runs(place, made) == len(made)
+    assert read(place) == sorted(made, key=lambda summary: summary.run)
+
+
+def test_many_runs_are_one_commit(place):
+    count = FILE_ROWS + 3
+    add_runs(place, (make_summary(f"{number:04d}") for number in range(count)))
+    assert len(open_table(place).metadata.snapshots) == 1
+    assert len(list_data(place)) == 2
+    assert len(read_runs(place)) == count
+
+
+def test_adding_nothing_makes_nothing(place):
+    assert add_runs(place, []) == 0
+    assert not place.exists()
+
+
+def test_only_the_columns_that_are_asked_for(place):
+    add_runs(place, [make_summary("a")])
+    with open_fleet(place, None).table(["start", "labels", "commit"]) as fleet:
+        assert fleet.sql("FROM runs").columns == ["labels", "start", "commit"]
+        assert fleet.sql("FROM runs").types == [COLUMNS[name] for name in ("labels", "start", "commit")]
+
+
+def test_a_run_that_is_added_again_is_replaced_in_one_commit(place):
+    add_runs(place, [make_summary(run) for run in "abc"])
+    add_runs(place, [make_summary("d")])
+    add_runs(
+        place, [make_summary("b", mfu=0.1), make_summary("e"), make_summary("d", mfu=0.2), make_summary("d", mfu=0.3)]
+    )
+    assert [(summary.run, summary.mfu) for summary in read(place)] == [
+        ("a", 0.4), ("b", 0.1), ("c", 0.4), ("d", 0.3), ("e", 0.4),
+    ]  # fmt: skip
+    assert len(open_table(place).metadata.snapshots) == 3
+
+
+def test_a_run_that_another_writer_adds_meanwhile_is_replaced(configured, monkeypatch):
+    place = configured
+    add_runs(place, [make_summary("a")])
+    plan, others = changes.Rewrite.plan, [make_summary("b", mfu=0.1)]
+
+    def plan_late(rewrite, table):
+        change = plan(rewrite, table)
+        if others:
+            add_runs(place, [others.pop()])
+        return change
+
+    monkeypatch.setattr(changes.Rewrite, "plan", plan_late)
+    add_runs(place, [make_summary("b", mfu=0.2)])
+    assert [(summary.run, summary.mfu) for summary in read(place)] == [("a", 0.4), ("b", 0.2)]
+
+
+def test_small_files_are_merged_while_runs_are_added(place, monkeypatch):
+    monkeypatch.setattr(changes, "_MOST_SMALL", 4)
+    monkeypatch.setattr(changes, "_COMMITS_PER_CHECK", 4)
+    made = [make_summary(f"{number:02d}", start=100 - number) for number in range(12)]
+    for summary in made:
+        add_runs(place, [summary])
+    assert read(place) == made
+    assert len(list_tasks(open_table(place))) < 8
+
+
+def test_compact_and_expire_keep_all_rows_and_remove_files(place):
+    made = [make_summary(f"{number:02d}") for number in range(5)]
+    for summary in made:
+        add_runs(place, [summary])
+    assert compact(place) == 5
+    assert compact(place) == 0
+    assert read(place) == made
+    assert len(list_data(place)) == 6
+    assert expire(place, datetime.now(UTC) - timedelta(days=1)) == 0
+    assert len(list_data(place)) == 6
+    assert expire(place, datetime.now(UTC)) == 5
+    assert len(list_data(place)) == 1
+    assert read(place) == made
+
+
+def test_files_of_killed_writers_are_removed_when_they_are_old(place):
+    add_runs(place, [make_summary("a")])
+    left = [place / "runs" / part / "left" for part in ("data", "metadata")]
+    for path in left:
+        path.touch()
+    expire(place, datetime.now(UTC))
+    assert all(path.exists() for path in left)
+    old = time.time() - GRACE_SECONDS - 10
+    for path in place.rglob("*"):
+        os.utime(path, (old, old))
+    expire(place, datetime.now(UTC))
+    assert [path.exists() for path in left] == [True, True], "they may be newer than the only version"
+    add_runs(place, [make_summary("b")])
+    with sqlite3.connect(place / "catalog.db") as catalog:
+        catalog.execute("SELECT 1")
+    assert read_runs(place) == ["a", "b"]
+
+
+def test_metadata_stays_small(place):
+    for number in range(45):
+        add_runs(place, [make_summary(f"{number:02d}")])
+    table = open_table(place)
+    assert len(table.metadata.snapshots) <= 20
+    assert len(table.metadata.metadata_log) <= 10
+    assert len(table.current_snapshot().manifests(table.io)) <= 16
+    assert len(list((place / "runs" / "metadata").glob("*.json"))) <= 11
+    assert len(read_runs(place)) == 45
+
+
+def test_runs_are_removed_by_the_time_that_they_stopped(place):
+    day = 86_400
+    made = [make_summary(str(number), start=0, stop=number * day) for number in range(6)]
+    add_runs(place, made[:4])
+    add_runs(place, made[4:])
+    assert remove_runs(place, datetime.fromtimestamp(3 * day, UTC)) == 3
+    assert read(place) == made[3:]
+    assert remove_runs(place, datetime.fromtimestamp(3 * day, UTC)) == 0
+    assert remove_runs(place, datetime.fromtimestamp(9 * day, UTC)) == 3
+    assert read(place) == []
+
+
+def test_every_engine_reads_the_same_rows(place):
+    made = [make_summary(f"{number:02d}", start=number, mfu=number / 7) for number in range(20)]
+    add_runs(place, made[:15])
+    add_runs(place, made[10:])
+    expected = [(summary.run, summary.start, summary.mfu, summary.life, len(summary.hosts)) for summary in made]
+    query = "run, start, mfu, life, len(hosts) FROM {} ORDER BY run"
+    with open_fleet(place, None).table() as fleet:
+        assert fleet.execute(f"SELECT {query.format('runs')}").fetchall() == expected
+    table = open_table(place)
+    rows = sorted(table.scan().to_arrow().to_pylist(), key=lambda row: row["run"])
+    assert [(row["run"], row["start"], row["mfu"], dict(row["life"]), len(row["hosts"])) for row in rows] == expected
+
+
+def test_chdb_reads_the_same_rows(place):
+    chdb = pytest.importorskip("chdb", reason="chdb is not installed")
+    made = [make_summary(f"{number:02d}", start=number) for number in range(20)]
+    add_runs(place, made[:15])
+    add_runs(place, made[10:])
+    query = f"SELECT run, start, life, length(hosts) AS hosts FROM icebergLocal('{place / 'runs'}') ORDER BY run"
+    rows = [json.loads(line) for line in str(chdb.query(query, "JSONEachRow")).splitlines()]
+    assert [(row["run"], int(row["start"]), int(row["hosts"])) for row in rows] == [
+        (summary.run, summary.start, 1) for summary in made
+    ]
+    assert {key: int(value) for key, value in rows[0]["life"].items()} == made[0].life
+
+
+def test_an_empty_catalog_has_no_runs_yet(place):
+    add_runs(place, [make_summary("a")])
+    with sqlite3.connect(place / "catalog.db") as catalog:
+        catalog.execute("DELETE FROM iceberg_tables")
+    catalog.close()
+    with pytest.raises(RunError, match=r"has no runs yet. Add some: lostflops fleet add"):
+        read(place)
+
+
+def test_a_folder_that_was_moved_is_refused(place, tmp_path):
+    add_runs(place, [make_summary("a")])
+    moved = place.rename(tmp_path / "moved")
+    with pytest.raises(BrokenRun, match="A fleet cannot be moved"):
+        read(moved)
+    with pytest.raises(BrokenRun, match="A fleet cannot be moved"):
+        add_runs(moved, [make_summary("a")])
+
+
+@pytest.mark.parametrize("data", [b"", b"not a database, but long enough to be read as one" * 40])
+def test_a_catalog_of_garbage_is_refused(place, data):
+    place.mkdir()
+    (place / "catalog.db").write_bytes(data)
+    with pytest.raises(RunError, match=r"is not the catalog of a fleet|has no runs yet"):
+        read(place)
+
+
+def edit_metadata(place: Path, **changed: object) -> None:
+    path = Path(open_table(place).metadata_location.removeprefix("file://"))
+    path.write_text(json.dumps(json.loads(path.read_text()) | changed))
+
+
+@pytest.mark.parametrize("name", ["py-io-impl", "write.py-location-provider.impl", "write.data.path"])
+def test_a_table_that_names_code_or_places_is_refused(place, name):
+    add_runs(place, [make_summary("a")])
+    edit_metadata(place, properties={name: "antigravity.Any"})
+    for use in (read, compact, lambda place: add_runs(place, [make_summary("b")])):
+        with pytest.raises(BrokenRun, match=f"sets {name}, so it was not made by Lostflops"):
+            use(place)
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", b"[]", b'{"properties": 1}', b'{"properties": {}}', b"\xff"])
+def test_metadata_of_garbage_is_refused(place, data):
+    add_runs(place, [make_summary("a")])
+    Path(open_table(place).metadata_location.removeprefix("file://")).write_bytes(data)
+    with pytest.raises(BrokenRun, match=r"is not the metadata of a table|cannot be used"):
+        read(place)
+
+
+def test_a_file_elsewhere_is_not_read(place, tmp_path):
+    add_runs(place, [make_summary("a")])
+    table = open_table(place)
+    (tmp_path / "list.avro").write_bytes(b"")
+    snapshots = json.loads(table.metadata.model_dump_json())["snapshots"]
+    snapshots[0]["manifest-list"] = f"file://{tmp_path}/list.avro"
+    edit_metadata(place, snapshots=snapshots)
+    with pytest.raises(BrokenRun, match="which is not in its place"):
+        read(place)
+
+
+@pytest.mark.parametrize("data", [b"", b"PAR1 garbage PAR1", None])
+def test_a_damaged_data_file_is_named(place, data):
+    add_runs(place, [make_summary("a")])
+    (file,) = list_data(place)
+    file.unlink() if data is None else file.write_bytes(data)
+    with pytest.raises(BrokenRun, match=f"is missing or damaged.*{file.name}"):
+        read(place)
+
+
+def test_bits_that_flipped_in_a_data_file_are_an_error(place):
+    add_runs(place, [make_summary(str(number), name="n" * 40) for number in range(50)])
+    (file,) = list_data(place)
+    data = bytearray(file.read_bytes())
+    for at in range(100, len(data) // 2, 7):
+        data[at] ^= 0xFF
+    file.write_bytes(bytes(data))
+    with pytest.raises(BrokenRun, match="is missing or damaged"):
+        read(place)
+
+
+def test_a_table_with_other_columns_is_refused(place):
+    from pyiceberg.catalog.sql import SqlCatalog
+    from pyiceberg.schema import Schema
+    from pyiceberg.types import LongType, NestedField
+
+    place.mkdir()
+    catalog = SqlCatalog("lostflops", uri=f"sqlite:///{place}/catalog.db", warehouse=f"file://{place}")
+    catalog.create_namespace("lostflops")
+    catalog.create_table("lostflops.runs", Schema(NestedField(1, "run", LongType())), f"file://{place}/runs")
+    catalog.close()
+    for use in (read, lambda place: add_runs(place, [make_summary("b")])):
+        with pytest.raises(BrokenRun, match="has a column run of another type: it is not a fleet"):
+            use(place)
+
+
+def test_a_configured_catalog_is_used_by_its_name(configured):
+    made = [make_summary("a"), make_summary("b")]
+    with pytest.raises(RunError, match="catalog:prod has no runs yet"):
+        read(configured)
+    for summary in made:
+        add_runs(configured, [summary])
+    assert read(configured) == made
+    assert compact(configured) == 2
+    assert expire(configured, datetime.now(UTC)) == 2
+    assert read(configured) == made
+
+
+def test_a_catalog_that_is_not_configured_is_an_error_in_words():
+    with pytest.raises(BrokenRun, match="catalog:nowhere cannot be used"):
+        read("catalog:nowhere")
+
+
+def test_a_fleet_in_a_bucket_needs_no_catalog(object_store):
+    place = object_store / "fleet"
+    with pytest.raises(RunError, match="has no runs yet"):
+        read(place)
+    made = [make_summary(f"{number:02d}", start=number) for number in range(6)]
+    add_runs(place, made[:4])
+    add_runs(place, made[2:])
+    assert read(place) == made
+    assert compact(place) == 2
+    assert expire(place, datetime.now(UTC)) == 2
+    assert len(object_store.keys("fleet/data")) == 1
+    assert read(place) == made
+    assert str(find_kind(place)) == place
+
+
+def test_garbage_in_a_bucket_is_an_error_in_words(object_store):
+    place = object_store / "fleet"
+    object_store.put("fleet/metadata/v1.metadata.json", b"{}")
+    with pytest.raises(BrokenRun, match="cannot be used"):
+        read(place)
+    with pytest.raises(UsageError, match="cannot read gs://"):
+        read("gs://bucket/fleet")
