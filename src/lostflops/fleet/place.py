@@ -93,21 +93,26 @@ def _make_table_view(
 ) -> None:
     with in_words(kind):
         tasks = list_tasks(table)
-        paths = [path for task in tasks if (path := local_path(task.file.file_path)) is not None]
-        typed = ", ".join(f"{quote(name)}::{COLUMNS[name]} AS {quote(name)}" for name in columns)
-        if tasks and len(paths) == len(tasks) and not any(task.delete_files for task in tasks):
-            connection.execute(f"CREATE TEMP VIEW {VIEW} AS SELECT {typed} FROM {scan(paths)}")
-            return
-        # Only pyiceberg can open objects with the keys of a catalog, and apply rows that other engines deleted.
-        connection.register("scanned", table.scan(selected_fields=columns).to_arrow_batch_reader())
-        connection.execute(f"CREATE TEMP TABLE {VIEW} AS SELECT {typed} FROM scanned")
-        connection.unregister("scanned")
+    typed = ", ".join(f"{quote(name)}::{COLUMNS[name]} AS {quote(name)}" for name in columns)
+    paths = [path for task in tasks if (path := local_path(task.file.file_path)) is not None]
+    if paths and len(paths) == len(tasks) and not any(task.delete_files for task in tasks):
+        connection.execute(f"CREATE TEMP VIEW {VIEW} AS SELECT {typed} FROM {scan(paths)}")
+        return
+    # Only pyiceberg can open objects with the keys of a catalog, and apply rows that other engines deleted.
+    with in_words(kind):
+        rows = table.scan(selected_fields=columns).to_arrow_batch_reader()
+    connection.register("scanned", rows)
+    connection.execute(f"CREATE TEMP TABLE {VIEW} AS SELECT {typed} FROM scanned")
+    connection.unregister("scanned")
 
 
 @contextmanager
 def _naming_damage(place: str) -> Iterator[None]:
+    """Turn errors of files into ours. Errors without a kind are those of a decoder."""
     try:
         yield
-    except _DAMAGE as error:
+    except duckdb.Error as error:
+        if not isinstance(error, _DAMAGE) and type(error) is not duckdb.Error:
+            raise
         reason = str(error).splitlines()[0]
         raise BrokenRun(f"a part of the fleet {place} is missing or damaged. {reason}") from None
