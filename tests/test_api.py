@@ -49,6 +49,7 @@ ELSEWHERE = {
     "estimate": "test_estimate_is_the_same",
     "open": "test_a_page_is_written",
     "verify": "test_verify_is_the_same",
+    "fleet": "test_a_fleet_is_the_same",
 }
 NO_ANSWERS = {
     "run": "lostflops.record",
@@ -90,6 +91,12 @@ def test_answers_are_those_of_the_command_line(name: str, path: Path) -> None:
     for one in (mine, theirs):
         one.pop("prediction_id", None)  # every answer is a new one
     assert mine == theirs
+
+
+def test_a_fleet_is_the_same(path: Path) -> None:
+    assert plain(lf.ask_fleet(path.parent, by="device")) == json.loads(
+        asked("fleet", str(path.parent), "--by", "device", "--json")
+    )
 
 
 def test_info_is_the_same(path: Path) -> None:

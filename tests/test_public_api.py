@@ -15,6 +15,7 @@ def test_the_public_names_are_frozen() -> None:
     assert set(lostflops.__all__) == {
         *("Finding", "LostflopsError", "Result", "Run", "TrainingRun", "__version__"),
         *("open", "ingest", "diff", "diff_page", "gate", "scale", "score", "hang", "estimate", "doctor", "verify"),
+        *("ask_fleet", "add_to_fleet"),
         *("record", "step", "mark", "trace_handler"),
     }
     assert dir(lostflops) == sorted(lostflops.__all__)

@@ -1,8 +1,8 @@
 """Where did the FLOPs go? Lostflops accounts for every nanosecond of distributed PyTorch training.
 
 `open(run)` gives the answers of the command line to Python, each as a `Result`; `ingest` reads traces into a run;
-`diff`, `diff_page`, `gate` and `score` compare runs. `record`, `step`, `mark` and `trace_handler` are for training
-scripts. Names are loaded on first use, so that `import lostflops` costs nothing.
+`diff`, `diff_page`, `gate` and `score` compare runs, `ask_fleet` asks many at once. `record`, `step`, `mark` and
+`trace_handler` are for training scripts. Names are loaded on first use, so that `import lostflops` costs nothing.
 
 >>> import lostflops as lf
 >>> issubclass(lf.LostflopsError, Exception)
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from lostflops._version import __version__
     from lostflops.api import (
         TrainingRun,
+        add_to_fleet,
+        ask_fleet,
         diff,
         diff_page,
         doctor,
@@ -44,6 +46,8 @@ __all__ = [
     "Run",
     "TrainingRun",
     "__version__",
+    "add_to_fleet",
+    "ask_fleet",
     "diff",
     "diff_page",
     "doctor",
@@ -67,6 +71,8 @@ _HOMES = {
     "Result": "lostflops.core.results",
     "Run": "lostflops.store.run",
     "TrainingRun": "lostflops.api",
+    "add_to_fleet": "lostflops.api",
+    "ask_fleet": "lostflops.api",
     "__version__": "lostflops._version",
     "diff": "lostflops.api",
     "diff_page": "lostflops.api",

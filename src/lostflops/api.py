@@ -16,13 +16,15 @@ from typing import TYPE_CHECKING, Any, Self
 from lostflops.core.errors import LostflopsError, RunError, UsageError
 
 if TYPE_CHECKING:
+    from datetime import date
     from types import TracebackType
 
     import duckdb
 
     from lostflops.account.ledger.mfu import Claims
     from lostflops.account.ledger.windows import WindowKind
-    from lostflops.core.results import Result
+    from lostflops.core.results import Pairs, Result
+    from lostflops.fleet.summary import RunSummary
     from lostflops.ingest.rounds import IngestProgress
     from lostflops.predict.costs.times import CommTimes
     from lostflops.predict.costs.topology import NetworkTopology
@@ -468,6 +470,7 @@ def ingest(
     from lostflops.account.ledger.few_steps import is_large
     from lostflops.explain.advise.diagnose import diagnosis_of
     from lostflops.explain.analyze.quality import quality
+    from lostflops.fleet.summarise import summary_of
     from lostflops.ingest import ingest as read_traces
     from lostflops.ingest.summary import summarise
     from lostflops.store.places import place_of, remote
@@ -486,7 +489,107 @@ def ingest(
         with suppress(LostflopsError):  # a question that shows findings says what is wrong
             if not remote(Path(out)) and not is_large(run.stored):
                 diagnosis_of(run.stored)
+                summary_of(run.stored)
         return summarise(summary, quality(run.stored))
+
+
+def ask_fleet(
+    place: Place,
+    *,
+    by: str = "",
+    job: str = "",
+    labels: Sequence[str] = (),
+    since: str = "",
+    progress: Progress | None = None,
+) -> Result:
+    """Return what many runs show together: hours by cause, fixes, slow hosts, jobs.
+
+    `place` is a folder with runs in it, or where `add_to_fleet` put them. `by` is job, device, host, week, or the name
+    of a label; `labels` are written as "team=vision", and `since` as "2026-01-31".
+    """
+    from lostflops.collect.labels import parse_label
+    from lostflops.fleet.answer import FleetScope, answer_fleet
+    from lostflops.fleet.place import open_fleet
+
+    try:
+        chosen = dict(parse_label(one) for one in labels)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    scope = FleetScope(job=job, since=_day(since, "since") if since else None, labels=chosen)
+    return answer_fleet(open_fleet(place, _summarise_counted(progress)), scope, by)
+
+
+def add_to_fleet(place: Place, runs: Sequence[Place], *, progress: Progress | None = None) -> Result:
+    """Add the summaries of runs to a fleet in one commit; a run that is there already is replaced."""
+    from lostflops.core.results import Pair, Pairs
+    from lostflops.core.units import pluralise
+    from lostflops.fleet.changes import add_runs
+    from lostflops.fleet.summarise import summary_of
+
+    made = []
+    for number, path in enumerate(runs):
+        if progress is not None:
+            progress(number, len(runs))
+        with open(path) as run:
+            made.append(summary_of(run.stored))
+    count = add_runs(place, made)
+    counted = Pairs("added", "", (Pair("place", str(place), "", "Fleet"), Pair("runs", count, "count", "Runs")))
+    return _short("fleet_add", "Added", f"{pluralise(count, 'run')} added to {place}.", counted)
+
+
+def compact_fleet(place: Place) -> Result:
+    """Merge the small files of a fleet."""
+    from lostflops.core.results import Pair, Pairs
+    from lostflops.core.units import pluralise
+    from lostflops.fleet.changes import compact
+
+    count = compact(place)
+    verdict = f"Merged {pluralise(count, 'small file')}." if count else "No small files: there is nothing to merge."
+    return _short("fleet_compact", "Compacted", verdict, Pairs("merged", "", (Pair("files", count, "count", "Files"),)))
+
+
+def expire_fleet(place: Place, before: str) -> Result:
+    """Forget the runs that ended before a day, written as "2026-01-31", and remove the versions that held them."""
+    from datetime import UTC, datetime
+
+    from lostflops.core.results import Pair, Pairs
+    from lostflops.core.units import pluralise
+    from lostflops.fleet.changes import expire, remove_runs
+
+    count = remove_runs(place, datetime.combine(_day(before, "before"), datetime.min.time(), UTC))
+    expire(place, datetime.now(UTC))
+    verdict = f"{pluralise(count, 'run')} that ended before {before} {'is' if count == 1 else 'are'} no longer known."
+    return _short("fleet_expire", "Expired", verdict, Pairs("removed", "", (Pair("runs", count, "count", "Runs"),)))
+
+
+def _short(name: str, title: str, verdict: str, counted: Pairs) -> Result:
+    from lostflops.core.results import Result
+
+    return Result(name=name, title=title, verdict=verdict, blocks=(counted,))
+
+
+def _day(text: str, option: str) -> date:
+    from datetime import date
+
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise UsageError(f"--{option} {text} is not a day: write it as 2026-01-31") from None
+
+
+def _summarise_counted(progress: Progress | None) -> Callable[[Run], RunSummary]:
+    from lostflops.account.derive.derive import with_accounts
+    from lostflops.fleet.summarise import summary_of
+
+    def summarise(run: Run) -> RunSummary:
+        accounted = with_accounts(run, progress)
+        try:
+            return summary_of(accounted)
+        finally:
+            if accounted is not run:
+                accounted.close()
+
+    return summarise
 
 
 def diff(

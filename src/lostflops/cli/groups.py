@@ -14,7 +14,7 @@ GROUPS: Final = {
     ),
     "Explain": ("diagnose", "ranks", "explain", "path", "pipeline", "hang"),
     "Predict": ("whatif", "devices", "scale", "score"),
-    "Compare": ("diff", "gate"),
+    "Compare": ("diff", "gate", "fleet"),
     "Prepare": ("doctor", "demo", "estimate", "fit", "calibrate", "collectives"),
 }
 """All verbs, in the order of the work."""

@@ -28,6 +28,7 @@ from lostflops.cli.verbs import (
     export,
     fit,
     flame,
+    fleet,
     gate,
     hang,
     help,  # noqa: A004
@@ -83,6 +84,7 @@ COMMANDS: tuple[tuple[ModuleType, Callable[..., Any]], ...] = (
     (whatif, whatif.tune),
     (scale, scale.scale),
     (devices, devices.devices),
+    (fleet, fleet.fleet),
     (flame, flame.flame),
     (hang, hang.hang),
     (estimate, estimate.estimate),

@@ -15,6 +15,7 @@ from typing import Any, Final
 import torch
 
 from lostflops.collect.flight_ring import process_groups
+from lostflops.collect.labels import describe_program
 
 _DDP_PREFIX: Final = "module."
 _WRAPPERS: Final = ("_orig_mod.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module.")
@@ -81,6 +82,7 @@ def records(roots: list[torch.nn.Module]) -> Iterator[dict[str, Any]]:
     for key, value in facts.items():
         if value:
             yield {"kind": "job", "key": key, "value": value}
+    yield from describe_program()
 
 
 def environment(variables: Any) -> dict[str, str]:

@@ -46,7 +46,7 @@ def remove_runs(place: str | Place, stopped_before: datetime) -> int:
         from pyarrow.compute import less  # noqa: PLC0415 - an extra
         from pyiceberg.expressions import LessThan  # noqa: PLC0415
 
-        last = int(stopped_before.timestamp())
+        last = int(stopped_before.timestamp()) * 1_000_000_000
         rewrite = Rewrite("stop", LessThan("stop", last), lambda stops: less(stops, last))
         before = _count_rows(table)
         return before - _count_rows(table) if commit(table, rewrite.plan) else 0

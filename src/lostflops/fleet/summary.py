@@ -12,19 +12,7 @@ from typing import Final
 
 import msgspec
 
-LIFE: Final = {
-    "training": "in steps, up to the time of a normal step",
-    "starting": "before the first step, and what the first steps and those that compile take beyond a normal step",
-    "checkpointing": "in functions that write checkpoints, on the training thread",
-    "evaluating": "in forward passes without gradients between steps",
-    "profiling": "what profiled steps take beyond a normal step",
-    "stalled": "what other steps take beyond a normal step, if they take more than twice as long",
-    "restarting": "between attempts: no process of the rank ran",
-    "ending": "after the last step of an attempt",
-    "unknown": "not timed: records were lost, or steps were not recorded",
-}
-"""Lines of the life of a job, and what each holds."""
-TRAINING: Final = "training"
+from lostflops.account.pace.life import LIFE
 
 
 class HostSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,7 +36,7 @@ class PaceSummary(msgspec.Struct, frozen=True, kw_only=True):
 
     attempt: int
     start: int
-    """Unix time of its first step."""
+    """Unix time of its first step, in ns."""
     steps: int
     step_ns: float
     """Median step."""
@@ -79,7 +67,7 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     labels: dict[str, str]
     address: str
     start: int
-    """Unix time."""
+    """Unix time in ns."""
     stop: int
     attempts: int
     ranks: int

@@ -868,9 +868,19 @@ DIAGNOSIS = TableSchema(
     ),
 )
 
+SUMMARY = TableSchema(
+    "summary",
+    "What a fleet knows of the run, as `lostflops fleet` reads it: one row. Derived by ingest; for a large run, by the "
+    "first `lostflops fleet`.",
+    (
+        Column("code", "VARCHAR", "Digest of the source code that computed it, as in `accounts`."),
+        Column("document", "VARCHAR", "Its summary as JSON."),
+    ),
+)
+
 OF_RANK: tuple[TableSchema, ...] = (ACCOUNTS, SPANS, STRETCHES, LEDGER, WAITS, OVERLAP, KERNELS, WORK, STACKS)
 """Tables that make up the account of a rank."""
-OF_RUN: tuple[TableSchema, ...] = (FINDINGS, DIAGNOSIS)
+OF_RUN: tuple[TableSchema, ...] = (FINDINGS, DIAGNOSIS, SUMMARY)
 """Tables that depend on all rows of a run: every change of them removes these."""
 DERIVED: tuple[TableSchema, ...] = (*OF_RANK, TIMELINE, *OF_RUN)
 """Tables that are made from the others, so that a question does not have to read every event."""

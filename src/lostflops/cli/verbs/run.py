@@ -7,7 +7,7 @@ import signal
 import socket
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -57,6 +57,21 @@ def run(
     overhead: Annotated[
         str, typer.Option("--overhead", metavar="SHARE", help="Most that recording may cost, as a share of the step.")
     ] = "1%",
+    labels: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--label",
+            metavar="NAME=VALUE",
+            help="Label of the job, for questions about many runs: team=vision; can be repeated. `job` is its name.",
+            show_default=False,
+        ),
+    ] = None,
+    fleet: Annotated[
+        str,
+        typer.Option(
+            "--fleet", metavar="PLACE", help="Add the run to this fleet (lostflops fleet) too.", show_default=False
+        ),
+    ] = "",
     spool: Annotated[
         Path | None,
         typer.Option(
@@ -94,7 +109,7 @@ def run(
     )
     wanted.check()
     gatherer, early = None, None
-    environment = dict(os.environ)
+    environment = _with_labels(labels or ())
     is_recorded = _is_made(capture)
     if is_recorded:
         wanted, gatherer = _with_spool(wanted, capture, spool)
@@ -120,7 +135,36 @@ def run(
                 _conclude(places, gatherer, as_json, is_gone=is_gone)
 
         _fail_open(last, later)
+        if fleet and (folder / "run.json").is_file():
+            _fail_open(lambda: _add_to_fleet(fleet, folder))
     _leave_as(status)
+
+
+def _add_to_fleet(fleet: str, run: Path) -> None:
+    from lostflops.api import add_to_fleet
+    from lostflops.core.errors import LostflopsError
+
+    try:
+        add_to_fleet(fleet, [run])
+    except LostflopsError as error:
+        raise LostflopsError(
+            f"the run was not added to {fleet}: {error} {command('fleet', 'add', fleet, run)}"
+        ) from None
+
+
+def _with_labels(labels: Sequence[str]) -> dict[str, str]:
+    """Return the environment, with these labels after those that it has."""
+    from lostflops.collect.labels import VARIABLE, join_labels
+    from lostflops.core.errors import UsageError
+
+    environment = dict(os.environ)
+    try:
+        given = join_labels(labels)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    if given:
+        environment[VARIABLE] = "\n".join(filter(None, (environment.get(VARIABLE), given)))
+    return environment
 
 
 def _meanwhile(gatherer: "Gatherer | None", early: "EarlyIngest | None") -> None:

@@ -1,0 +1,188 @@
+"""What all runs of a fleet show together: one answer for the terminal, JSON and Python."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from lostflops.core.errors import UsageError
+from lostflops.core.results import Block, Field, Figure, Result, Table
+from lostflops.core.units import format_percent, pluralise
+from lostflops.fleet.host_times import query_host_times
+from lostflops.fleet.hours import NS_PER_HOUR, USEFUL, read_hours, tabulate_groups, tabulate_hours
+from lostflops.fleet.jobs import tabulate_fixes, tabulate_jobs
+from lostflops.fleet.slow_hosts import SlowHosts, find_slow_hosts
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from lostflops.fleet.place import Fleet
+
+_COLUMNS: Final = (
+    *(
+        "run",
+        "name",
+        "labels",
+        "address",
+        "start",
+        "ranks",
+        "device",
+        "commit",
+        "step_ns",
+        "step_error",
+        "mfu",
+        "total_ns",
+    ),
+    *("life", "window_ns", "lines", "hosts", "findings"),
+)
+_LARGEST: Final = 2
+"""Losses that the first sentence names."""
+_MOST_NAMED: Final = 3
+_COUNTS: Final = """
+    select count(*), count(distinct name), coalesce(sum(total_ns), 0), count(*) filter (device is null),
+           count(*) filter (window_ns > 0), min(start), max(start) from chosen"""
+_LABELS: Final = "select distinct entry.key from chosen, unnest(map_entries(labels)) as t(entry) order by 1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetScope:
+    """The runs that a question is about."""
+
+    job: str = ""
+    since: date | None = None
+    labels: Mapping[str, str]
+
+    def condition(self) -> tuple[str, list[Any]]:
+        """Return SQL and its values."""
+        terms, values = ["true"], list[Any]()
+        if self.job:
+            terms.append("name = ?")
+            values.append(self.job)
+        if self.since is not None:
+            terms.append("start >= ?")
+            values.append(int(datetime.combine(self.since, datetime.min.time(), UTC).timestamp() * 1e9))
+        for name, value in self.labels.items():
+            terms.append("map_extract_value(labels, ?) = ?")
+            values += [name, value]
+        return " and ".join(terms), values
+
+
+def answer_fleet(fleet: Fleet, scope: FleetScope, by: str = "") -> Result:
+    """Return where the hours of all runs went, and what would return most of them."""
+    with fleet.table(_COLUMNS) as connection:
+        condition, values = scope.condition()
+        connection.execute(f"create temp table chosen as select * from runs where {condition}", values)
+        counts = connection.execute(_COUNTS).fetchall()[0]
+        if not counts[0]:
+            raise UsageError(
+                "no run matches: leave out --job, --since or --label, or add runs with lostflops fleet add"
+            )
+        labels = [name for (name,) in connection.execute(_LABELS).fetchall()]
+        return _answer(connection, counts, labels, by)
+
+
+def _answer(connection: duckdb.DuckDBPyConnection, counts: tuple[Any, ...], labels: list[str], by: str) -> Result:
+    hours = read_hours(connection)
+    fixes, jobs = tabulate_fixes(connection), tabulate_jobs(connection)
+    hosts = find_slow_hosts(query_host_times(connection, "chosen"))
+    unit = "rank-hours" if counts[3] else "GPU-hours"
+    first: list[Block] = [tabulate_groups(connection, by, labels)] if by and by != "cause" else []
+    slow = _tabulate_hosts(hosts)
+    return Result(
+        name="fleet",
+        title="Fleet",
+        verdict=" ".join(_sentences(counts, hours, fixes, hosts, unit)),
+        blocks=(*first, tabulate_hours(hours), *(table for table in (fixes, slow, jobs) if table.rows)),
+        notes=tuple(_notes(counts, fixes, hosts, unit)),
+        more=(
+            *(table for table in (fixes, slow, jobs) if not table.rows),
+            Figure("runs", counts[0]),
+            Figure("hours_in_all", counts[2] / NS_PER_HOUR),
+            Figure("labels", tuple(labels)),
+        ),
+    )
+
+
+def _sentences(
+    counts: tuple[Any, ...], hours: Mapping[str, float], fixes: Table, hosts: SlowHosts, unit: str
+) -> Iterator[str]:
+    runs, jobs, whole, *_ = counts
+    share = hours.get(USEFUL, 0.0) / (whole or 1)
+    yield (
+        f"{pluralise(runs, 'run')} of {pluralise(jobs, 'job')} used {format_hours(whole / NS_PER_HOUR)} {unit}: "
+        f"{format_percent(share)} is compute."
+    )
+    losses = [(line, ns / whole) for line, ns in hours.items() if line not in (USEFUL, "training") and whole]
+    if losses:
+        named = " and ".join(f"{line} ({format_percent(part)})" for line, part in losses[:_LARGEST])
+        yield f"The largest losses are {named}."
+    if fixes.rows:
+        job, cause, _, saved, low, high, *_ = fixes.rows[0]
+        spread = f" ({_between(low, high)})" if low is not None and high is not None else ""
+        yield f"Fixing {cause} in job {job} would return most: {format_hours(float(saved or 0))} {unit}{spread}."
+    if hosts.slow:
+        named = ", ".join(f"{host.host} ({format_percent(host.slower)})" for host in hosts.slow[:_MOST_NAMED])
+        more = f" and {len(hosts.slow) - _MOST_NAMED} more" if len(hosts.slow) > _MOST_NAMED else ""
+        be = "is" if len(hosts.slow) == 1 else "are"
+        yield f"{pluralise(len(hosts.slow), 'host')} {be} slow in job after job: {named}{more}."
+
+
+def format_hours(hours: float) -> str:
+    """Return hours with three digits, or all of those before the point.
+
+    >>> format_hours(1234567.8), format_hours(12.345), format_hours(0.00123)
+    ('1,234,568', '12.3', '0.00123')
+    """
+    return f"{hours:,.0f}" if hours >= 100 else f"{hours:.3g}"
+
+
+def _between(low: Any, high: Any) -> str:
+    return f"90% interval {format_hours(float(low))} to {format_hours(float(high))}"
+
+
+def _tabulate_hosts(found: SlowHosts) -> Table:
+    fields = (
+        Field("host"),
+        Field("slower", "share"),
+        Field("slower_low", "share", "from"),
+        Field("slower_high", "share", "to"),
+        Field("probability", "share"),
+        Field("jobs", "count"),
+        Field("runs", "count"),
+        Field("since", "time"),
+        Field("until", "time", shown=any(host.until for host in found.slow)),
+        Field("lost_hours", "rate", "hours lost"),
+    )
+    rows = tuple(
+        (
+            *(host.host, host.slower, host.low, host.high, host.probability, host.jobs, host.runs, host.since),
+            *(host.until, host.lost_rank_hours),
+        )
+        for host in found.slow
+    )
+    return Table("slow_hosts", "Slow hosts", fields, rows, most_shown=10)
+
+
+def _notes(counts: tuple[Any, ...], fixes: Table, hosts: SlowHosts, unit: str) -> Iterator[str]:
+    runs, *_, detailed, _, _ = counts
+    if detailed < runs:
+        yield (
+            f"{pluralise(runs - detailed, 'run')} recorded no step in detail: what is lost in their steps is unknown, "
+            "and counts as training."
+        )
+    yield (
+        "Shares of causes inside steps are those of the recorded steps, applied to all steps of the run. Work that a "
+        "restart repeats counts as training."
+    )
+    if fixes.rows:
+        yield (
+            f"Fixes may save the same {unit}, so they do not add up. What to do: lostflops diagnose, on the run in "
+            "which a fix saves most."
+        )
+    if hosts.slow:
+        yield (
+            f"Of the named hosts, at most {format_percent(hosts.false_share)} are healthy, on average. Hosts are "
+            "compared with others of the same run that do the same work."
+        )

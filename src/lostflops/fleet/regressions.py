@@ -1,0 +1,225 @@
+"""Jobs that became slower or faster from one run to another, with the commit.
+
+Runs of the same name, ranks and device are a series, in the order of their starts. Its level may change from a run on;
+a change is reported if chance alone would show one in at most 1 of 100 unchanged series of 40 runs, by asking after
+each run. Slower and faster count apart. `change_points.py` states how. At least four runs before a change and two after
+it are needed. What a slow host cost a run is taken out first, because it says nothing about the job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+
+from lostflops.fleet.change_points import (
+    RUNS_AFTER,
+    RUNS_BEFORE,
+    Break,
+    compute_student_deviate,
+    find_breaks,
+    weigh_runs,
+)
+from lostflops.fleet.robust import Floats
+from lostflops.fleet.step_noise import FLOOR, OWN_NOISE, StepNoise, fit_step_noise
+from lostflops.fleet.step_times import Series, StepTime, list_series
+
+_DEVIATE: Final = 1.645
+"""Of a 90% interval."""
+_NEAR: Final = 3
+"""A change may be so many runs before or after the one that was seen first."""
+_NEW_COMMIT: Final = 2.0
+"""By how much likelier a change is at a run with a new commit, as a logarithm."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Level:
+    """The step time of runs between two changes."""
+
+    runs: int
+    step_ns: float
+    error: float
+    """Standard error, as a part of it."""
+    freedom: float
+    """Degrees of freedom of the error."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PaceChange:
+    """A job that is slower or faster from a run on."""
+
+    run: str
+    """First run after the change."""
+    run_before: str
+    start: int
+    """Unix time of the first run after the change."""
+    seen: str
+    """The run after which the change was certain."""
+    runs_until_seen: int
+    """Runs after the change that it took to be certain."""
+    commit: str | None
+    commit_before: str | None
+    slower: float
+    """By how much the step is longer than before: 0.03 is 3%, and less than 0 is faster."""
+    low: float
+    high: float
+    """90% interval of `slower`."""
+    before: Level
+    after: Level
+
+    @property
+    def is_slower(self) -> bool:
+        """Return whether it is a regression, not an improvement."""
+        return self.slower > 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobPace:
+    """The pace of one job over its runs."""
+
+    job: str
+    ranks: int
+    device: str | None
+    runs: int
+    noise: float
+    """Standard deviation between runs without a change, as a part of the step."""
+    now: Level
+    """Runs since the last change."""
+    changes: tuple[PaceChange, ...]
+    """Newest first."""
+    slower: float
+    """By how much the step is longer now than before the last change; 0 without a change."""
+    slower_than_best: float
+    """By how much it is longer now than at its best level."""
+
+
+def find_regressions(times: Iterable[StepTime]) -> tuple[JobPace, ...]:
+    """Find changes of all jobs: first those that are slower now than before, by how much, then the others."""
+    series = list_series(times)
+    if not series:
+        return ()
+    lengths = np.array([len(one.runs) for one in series])
+    values, errors = (_pad([getattr(one, name) for one in series]) for name in ("values", "errors"))
+    breaks = find_breaks(values, errors, lengths, OWN_NOISE)
+    noise = fit_step_noise(_remove_breaks(values, breaks), lengths)
+    breaks = find_breaks(values, errors, lengths, noise)
+    paces = [_report_job(one, found, noise) for one, found in zip(series, breaks, strict=True)]
+    return tuple(sorted(paces, key=lambda pace: (-pace.slower, -pace.slower_than_best, pace.job, pace.ranks)))
+
+
+def _pad(rows: Sequence[Floats]) -> Floats:
+    """Make rows equally long by repeating their last value."""
+    longest = max(len(row) for row in rows)
+    return np.stack([np.pad(row, (0, longest - len(row)), mode="edge") for row in rows])
+
+
+def _remove_breaks(values: Floats, breaks: Sequence[Sequence[Break]]) -> Floats:
+    """Subtract the median of each level, so that what is left is noise."""
+    values = values.copy()
+    for row, found in enumerate(breaks):
+        for first, stop in pairwise([0, *(change.first for change in found), values.shape[1]]):
+            values[row, first:stop] -= np.median(values[row, first:stop])
+    return values
+
+
+def _report_job(series: Series, breaks: list[Break], noise: StepNoise) -> JobPace:
+    """Report one job, whose level changes here."""
+    breaks = _place_breaks(series, breaks)
+    edges = [0, *(found.first for found in breaks), len(series.runs)]
+    spread = _measure_spread(series, edges, noise)
+    levels = [_measure_level(series, first, stop, spread, noise) for first, stop in pairwise(edges)]
+    changes = [
+        _report_change(series, found, before, after)
+        for found, before, after in zip(breaks, levels[:-1], levels[1:], strict=True)
+    ]
+    best = min(level.step_ns for level in levels)
+    first = series.runs[0]
+    return JobPace(
+        job=first.job,
+        ranks=first.ranks,
+        device=first.device,
+        runs=len(series.runs),
+        noise=spread[0],
+        now=levels[-1],
+        changes=tuple(reversed(changes)),
+        slower=changes[-1].slower if changes else 0.0,
+        slower_than_best=levels[-1].step_ns / best - 1,
+    )
+
+
+def _place_breaks(series: Series, breaks: list[Break]) -> list[Break]:
+    """Place each change where all runs around it, and new commits, make it most likely."""
+    placed: list[Break] = []
+    for number, found in enumerate(breaks):
+        start = placed[-1].first if placed else 0
+        stop = breaks[number + 1].first if number + 1 < len(breaks) else len(series.runs)
+        low = max(found.first - _NEAR, start + RUNS_BEFORE)
+        high = min(found.first + _NEAR, stop - RUNS_AFTER, found.seen)
+        placed.append(Break(_place_break(series, start, stop, range(low, high + 1), found.first), found.seen))
+    return placed
+
+
+def _place_break(series: Series, start: int, stop: int, candidates: Iterable[int], seen: int) -> int:
+    """Choose the likeliest of the candidates for one change between two others."""
+    values = series.values[start:stop]
+    weights = weigh_runs(values[None, :], series.errors[None, start:stop])[0]
+    scores = {}
+    for first in candidates:
+        cost = sum(
+            _sum_squares(values[side], weights[side]) for side in (slice(first - start), slice(first - start, None))
+        )
+        is_new = series.runs[first].commit != series.runs[first - 1].commit
+        scores[first] = -len(values) / 2 * np.log(cost + FLOOR**2) + _NEW_COMMIT * is_new
+    return max(scores, key=lambda first: (scores[first], -abs(first - seen)), default=seen)
+
+
+def _sum_squares(values: Floats, weights: Floats) -> float:
+    """Sum weighted squares of distances from the weighted mean."""
+    mean = np.average(values, weights=weights)
+    return float(weights @ (values - mean) ** 2)
+
+
+def _measure_spread(series: Series, edges: list[int], noise: StepNoise) -> tuple[float, float]:
+    """Measure the noise within levels; return its standard deviation and its degrees of freedom."""
+    squares, freedom = noise.runs * noise.spread**2, noise.runs
+    for first, stop in pairwise(edges):
+        weights = weigh_runs(series.values[None, first:stop], series.errors[None, first:stop])[0]
+        squares += _sum_squares(series.values[first:stop], weights)
+        freedom += float(weights.sum()) - 1
+    return float(np.sqrt(max(squares / max(freedom, 1.0), FLOOR**2))), max(freedom, 1.0)
+
+
+def _measure_level(series: Series, first: int, stop: int, spread: tuple[float, float], noise: StepNoise) -> Level:
+    """Measure the level of some runs."""
+    weights = weigh_runs(series.values[None, first:stop], series.errors[None, first:stop])[0]
+    inflation = (1 + noise.correlation) / (1 - noise.correlation)
+    return Level(
+        runs=stop - first,
+        step_ns=float(np.exp(np.average(series.values[first:stop], weights=weights))),
+        error=spread[0] * float(np.sqrt(inflation / weights.sum())),
+        freedom=spread[1],
+    )
+
+
+def _report_change(series: Series, found: Break, before: Level, after: Level) -> PaceChange:
+    """Report one change."""
+    first, last = series.runs[found.first], series.runs[found.first - 1]
+    rise = float(np.log(after.step_ns / before.step_ns))
+    margin = compute_student_deviate(_DEVIATE, before.freedom) * float(np.hypot(before.error, after.error))
+    return PaceChange(
+        run=first.run,
+        run_before=last.run,
+        start=first.start,
+        seen=series.runs[found.seen].run,
+        runs_until_seen=found.seen - found.first + 1,
+        commit=first.commit,
+        commit_before=last.commit,
+        slower=float(np.expm1(rise)),
+        low=float(np.expm1(rise - margin)),
+        high=float(np.expm1(rise + margin)),
+        before=before,
+        after=after,
+    )

@@ -1,0 +1,102 @@
+"""How much the step time of an unchanged job differs from run to run, by all series of a fleet.
+
+Each series shows its own noise, but a short one shows it badly. So the noise of all series is fitted too (Smyth 2004,
+"Linear models and empirical Bayes methods"): where they are alike, each borrows from the others, as if it had `runs`
+more; where they differ, it borrows little. Runs that follow each other may be alike as well, which `correlation` shows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from lostflops.fleet.robust import Floats, Ints
+
+FLOOR: Final = 3e-4
+"""Smallest noise that is believed, as a part of the step."""
+_FEWEST_SERIES: Final = 10
+_FEWEST_RUNS: Final = 6
+_FEWEST_PAIRS: Final = 200
+_MOST_BORROWED: Final = 40
+_PAIRS_PER_RUN: Final = 2 / 3
+"""Independent squares in the squared differences of neighbours (von Neumann 1941)."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepNoise:
+    """What other series show of the noise of one."""
+
+    runs: float
+    """As many runs as they are worth; 0 if they show nothing."""
+    spread: float
+    """Standard deviation, as a part of the step."""
+    correlation: float
+    """Between neighbouring runs."""
+
+
+OWN_NOISE: Final = StepNoise(0, 0, 0)
+"""A series shows its own noise only."""
+
+
+def fit_step_noise(values: Floats, lengths: Ints) -> StepNoise:
+    """Fit the noise of series: rows of logarithms of step times, of which so many are valid."""
+    rows = lengths >= _FEWEST_RUNS
+    if rows.sum() < _FEWEST_SERIES:
+        return OWN_NOISE
+    values, lengths = values[rows], lengths[rows]
+    differences = np.where(np.arange(values.shape[1] - 1) < lengths[:, None] - 1, np.diff(values, axis=1), np.nan)
+    size = np.maximum(1.0484 * np.nanmedian(np.abs(differences), axis=1), FLOOR)
+    bound = 3 * np.sqrt(2) * size[:, None]
+    variances = np.maximum(np.nanmean(np.clip(differences, -bound, bound) ** 2, axis=1) / 2, FLOOR**2)
+    correlation = _estimate_correlation(values / size[:, None], lengths)
+    runs, variance = _fit_variances(variances, np.asarray(_PAIRS_PER_RUN * (lengths - 1), float))
+    return StepNoise(runs, float(np.sqrt(variance / (1 - correlation))), correlation)
+
+
+def _estimate_correlation(values: Floats, lengths: Ints) -> float:
+    """Estimate how alike neighbouring runs are: by how much more runs two apart differ than neighbours."""
+    places = np.arange(values.shape[1])
+    near, far = (np.abs(values[:, lag:] - values[:, :-lag])[places[:-lag] < lengths[:, None] - lag] for lag in (1, 2))
+    if far.size < _FEWEST_PAIRS:
+        return 0.0
+    correlation = float(np.median(far) / np.median(near)) ** 2 - 1
+    return float(min(correlation, 0.8)) if correlation > 3 / np.sqrt(far.size) else 0.0
+
+
+def _fit_variances(variances: Floats, freedom: Floats) -> tuple[float, float]:
+    """Fit how alike variances are: the degrees of freedom of their common distribution, and its scale."""
+    logs = np.log(variances) - _digamma(freedom / 2) + np.log(freedom / 2)
+    excess = float(np.var(logs, ddof=1) - np.mean(_trigamma(freedom / 2)))
+    most = min(_MOST_BORROWED, len(variances)) / 2
+    half = min(most, _invert_trigamma(max(excess, 1e-3)))
+    shift = float(_digamma(np.array([half]))[0]) - np.log(half)
+    return 2 * half, float(np.exp(np.mean(logs) + shift))
+
+
+def _digamma(values: Floats) -> Floats:
+    """Compute the derivative of the logarithm of the gamma function: shifted by 6, then its asymptotic series."""
+    total = np.zeros_like(values)
+    for step in range(6):
+        total -= 1 / (values + step)
+    x = values + 6
+    return np.asarray(total + np.log(x) - 1 / (2 * x) - 1 / (12 * x**2) + 1 / (120 * x**4))
+
+
+def _trigamma(values: Floats) -> Floats:
+    """Compute the derivative of digamma in the same way."""
+    total = np.zeros_like(values)
+    for step in range(6):
+        total += 1 / (values + step) ** 2
+    x = values + 6
+    return np.asarray(total + 1 / x + 1 / (2 * x**2) + 1 / (6 * x**3) - 1 / (30 * x**5))
+
+
+def _invert_trigamma(wanted: float) -> float:
+    """Find the argument at which trigamma has this value, which falls with it."""
+    low, high = 1e-3, 1e3
+    for _ in range(60):
+        middle = float(np.sqrt(low * high))
+        low, high = (middle, high) if float(_trigamma(np.array([middle]))[0]) > wanted else (low, middle)
+    return low

@@ -1,0 +1,106 @@
+"""Every nanosecond of a job's life is on the line where a reader of the capture would put it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lostflops.account.pace.life import LIFE, life_of
+from lostflops.ingest import ingest
+from lostflops.store.run import Run
+from made_captures import MS, Record, end, frames, session, step, write
+
+USUAL = 100
+"""Normal step in ms."""
+
+
+def attempt(start: int, *steps: dict[str, int | bool], waits: int = 500, ends: int = 200) -> list[Record]:
+    """A process that starts at `start` ms, waits, takes these steps, and ends."""
+    made, now = [session(0, 1, wall=start * MS)], (start + waits) * MS
+    for number, facts in enumerate(steps):
+        ms = int(facts.get("ms", USUAL))
+        more = {name: value * MS if name in ("saving", "evaluating") else value for name, value in facts.items()}
+        more.pop("ms", None)
+        made.append(step(number, now, (0, 0, 0, 0, ms * MS), **more))
+        now += ms * MS
+    return [*made, end(now + ends * MS)]
+
+
+def read_life(folder: Path, *attempts: list[Record]) -> dict[str, int]:
+    whole = b"".join(frames(0, f"attempt-{number}", records) for number, records in enumerate(attempts))
+    write(folder / "capture", 0, whole)
+    ingest([folder / "capture"], folder, workers=1)
+    with Run.open(folder) as run:
+        life = life_of(run)
+        [(start, stop)] = run.rows("select min(start), max(stop) from attempts")
+    assert sum(life.values()) == stop - start
+    assert set(life) <= set(LIFE)
+    return {line: ns // MS for line, ns in life.items() if ns}
+
+
+def test_each_kind_of_loss_is_on_its_line(tmp_path: Path) -> None:
+    normal: list[dict[str, int | bool]] = [{} for _ in range(20)]
+    found = read_life(
+        tmp_path,
+        attempt(
+            0,
+            {"ms": 900},
+            *normal,
+            {"ms": 600, "saving": 500},
+            {"ms": 400, "evaluating": 300},
+            {"ms": 250, "profiled": True},
+            {"ms": 150},
+            {"ms": 1100},
+            {"ms": 300, "compiled": True},
+        ),
+    )
+    assert found == {
+        "training": 27 * USUAL + 50,  # a step of 150 ms is no stall
+        "starting": 500 + 800 + 200,
+        "checkpointing": 500,
+        "evaluating": 300,
+        "profiling": 150,
+        "stalled": 1000,
+        "ending": 200,
+    }
+
+
+def test_time_between_attempts_is_lost_by_restarting(tmp_path: Path) -> None:
+    steps: list[dict[str, int | bool]] = [{} for _ in range(12)]
+    first = attempt(0, *steps)
+    found = read_life(tmp_path, first, attempt(1_900 + 3_000, *steps))
+    assert found["restarting"] == 3_000
+    assert found["starting"] == 2 * 500
+    assert found["training"] == 24 * USUAL
+
+
+def test_an_attempt_without_a_step_only_starts(tmp_path: Path) -> None:
+    steps: list[dict[str, int | bool]] = [{} for _ in range(12)]
+    found = read_life(tmp_path, attempt(0, *steps), attempt(5_000, waits=700, ends=300))
+    assert found["starting"] == 500 + 1_000
+
+
+def test_lost_records_of_steps_are_unknown(tmp_path: Path) -> None:
+    steps: list[dict[str, int | bool]] = [{} for _ in range(20)]
+    made = attempt(0, *steps)
+    assert read_life(tmp_path, [*made[:8], *made[11:]])["unknown"] == 3 * USUAL
+
+
+@given(
+    times=st.lists(
+        st.fixed_dictionaries(
+            {"ms": st.integers(1, 1000)},
+            optional={"saving": st.integers(0, 1200), "evaluating": st.integers(0, 1200), "profiled": st.booleans()},
+        ),
+        max_size=30,
+    ),
+    between=st.integers(-100, 2000),
+)
+def test_lines_sum_to_the_whole(tmp_path_factory, times: list[dict[str, int | bool]], between: int) -> None:
+    first = attempt(0, *times)
+    length = 700 + sum(int(one.get("ms", USUAL)) for one in times)
+    folder = tmp_path_factory.mktemp("life")
+    whole = [first, attempt(length + max(between, 0), *times)]
+    assert min(read_life(folder, *whole).values()) >= 0

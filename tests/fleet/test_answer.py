@@ -1,0 +1,156 @@
+"""The answer of a fleet, by sums that a reader can do by hand."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import contextmanager
+from datetime import date
+from typing import Any
+
+import duckdb
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lostflops.account.ledger.lines import LINES
+from lostflops.account.pace.life import LIFE
+from lostflops.core.errors import UsageError
+from lostflops.fleet.answer import FleetScope, answer_fleet
+from lostflops.fleet.rows import select_rows
+from lostflops.fleet.summary import RunSummary
+from tests.fleet.made_runs import HOUR, make_finding, make_summary
+
+
+class Summaries:
+    """A fleet in memory."""
+
+    def __init__(self, made: Sequence[RunSummary]) -> None:
+        self._made = made
+
+    @contextmanager
+    def table(self, columns: Sequence[str]) -> Any:
+        with duckdb.connect() as connection:
+            select_rows(connection, self._made).select(*columns).create("runs")
+            yield connection
+
+
+def ask(*made: RunSummary, by: str = "", **scope: Any) -> dict[str, Any]:
+    found: dict[str, Any] = answer_fleet(Summaries(made), FleetScope(**({"labels": {}} | scope)), by).to_json()
+    return found
+
+
+def hours_of(found: dict[str, Any]) -> dict[str, float]:
+    return {row["cause"]: row["hours"] for row in found["hours"]}
+
+
+def test_hours_by_cause() -> None:
+    """Sixteen hours of training are half compute, half waiting; the other four are known by themselves."""
+    assert hours_of(ask(make_summary())) == {"compute": 8.0, "comm.wait": 8.0, "restarting": 3.0, "starting": 1.0}
+
+
+def test_a_run_without_detail_only_trains() -> None:
+    found = ask(make_summary(window_ns=0, lines={}, hosts=[]))
+    assert hours_of(found) == {"training": 16.0, "restarting": 3.0, "starting": 1.0}
+    assert any("recorded no step in detail" in note for note in found["notes"])
+
+
+def test_hours_by_label() -> None:
+    runs = [make_summary(0, labels={"team": "vision"}), make_summary(1, labels={"team": "vision"}), make_summary(2)]
+    rows = ask(*runs, by="team")["groups"]
+    assert [(row["name"], row["runs"], row["hours"]) for row in rows] == [("vision", 2, 40.0), ("(no label)", 1, 20.0)]
+    assert [row["largest_loss"] for row in rows] == ["comm.wait"] * 2
+    assert rows[0]["compute"] == pytest.approx(0.4)
+    assert rows[0]["outside_steps"] == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize(
+    ("by", "names"),
+    [("job", ["llama"]), ("device", ["H100-SXM5"]), ("host", ["node0", "node1"]), ("week", ["2023-11-13"])],
+)
+def test_hours_by_other_things(by: str, names: list[str]) -> None:
+    rows = ask(make_summary(0), make_summary(1), by=by)["groups"]
+    assert sorted(row["name"] for row in rows) == names
+    assert sum(row["hours"] for row in rows) == pytest.approx(32.0 if by == "host" else 40.0)
+
+
+def test_an_unknown_label_is_refused() -> None:
+    with pytest.raises(UsageError, match="Known: cause, job, device, week, host, team"):
+        ask(make_summary(labels={"team": "vision"}), by="user")
+
+
+def test_fixes_of_a_job_are_added_over_its_runs() -> None:
+    """0.1 and 0.2 of 16 hours; what is suspected, or saves nothing, is no fix."""
+    first = make_summary(0, findings=[make_finding("straggler", 0.1), make_finding("gc", 0.5, "suspected")])
+    second = make_summary(1, findings=[make_finding("straggler", 0.2), make_finding("copies", None)])
+    (fix,) = ask(first, second)["fixes"]
+    assert (fix["job"], fix["cause"], fix["runs"], fix["run"]) == ("llama", "straggler", 2, "/runs/1")
+    assert [fix[name] for name in ("hours", "hours_low", "hours_high")] == pytest.approx([4.8, 2.4, 7.2])
+
+
+def test_two_findings_of_one_cause_in_a_run_count_once() -> None:
+    made = [make_finding("straggler", 0.1, fix="fix rank 1"), make_finding("straggler", 0.2, fix="fix rank 2")]
+    (fix,) = ask(make_summary(findings=made))["fixes"]
+    assert fix["hours"] == pytest.approx(3.2)
+
+
+def test_the_place_of_a_job_among_its_peers() -> None:
+    """Five jobs on one device: the third best reaches more than two of four others. One on another has no peers."""
+    runs = [make_summary(n, name=f"job{n}", mfu=0.1 * n) for n in range(1, 6)]
+    found = ask(*runs, make_summary(9, name="other", device="MI300X"))["jobs"]
+    places = {row["job"]: row["better_than"] for row in found}
+    assert places == {"job1": 0.0, "job2": 0.25, "job3": 0.5, "job4": 0.75, "job5": 1.0, "other": None}
+
+
+def test_the_scope_is_job_label_and_day() -> None:
+    runs = [make_summary(0), make_summary(1, labels={"team": "a"}), make_summary(2, name="gpt")]
+    assert ask(*runs)["runs"] == 3
+    assert ask(*runs, job="gpt")["runs"] == 1
+    assert ask(*runs, labels={"team": "a"})["runs"] == 1
+    assert ask(*runs, since=date(2023, 11, 15))["runs"] == 2
+    with pytest.raises(UsageError, match="no run matches"):
+        ask(*runs, job="none")
+
+
+_NS = st.integers(0, 10**18)
+
+
+@st.composite
+def summaries(draw: st.DrawFn) -> list[RunSummary]:
+    made = []
+    for number in range(draw(st.integers(1, 5))):
+        life = draw(st.dictionaries(st.sampled_from(sorted(LIFE)), _NS, max_size=5))
+        lines = draw(st.dictionaries(st.sampled_from(LINES), st.integers(1, 10**12), max_size=5))
+        sums = {"life": life, "total_ns": sum(life.values()), "lines": lines, "window_ns": sum(lines.values())}
+        made.append(make_summary(number, hosts=[], **sums))
+    return made
+
+
+@given(summaries())
+def test_hours_are_closed(made: list[RunSummary]) -> None:
+    """Every hour of every rank is on exactly one line, as a naive sum puts it there."""
+    found = hours_of(ask(*made))
+    naive: Counter[str] = Counter()
+    for run in made:
+        trained = run.life.get("training", 0)
+        naive.update({line: ns / HOUR for line, ns in run.life.items() if line != "training"})
+        naive.update({line: trained * ns / run.window_ns / HOUR for line, ns in run.lines.items()})
+        naive.update({"training": trained / HOUR} if not run.window_ns else {})
+    assert sum(found.values()) == pytest.approx(sum(run.total_ns for run in made) / HOUR)
+    assert {line: hours for line, hours in found.items() if hours} == pytest.approx(
+        {line: hours for line, hours in naive.items() if hours}
+    )
+
+
+def test_json_is_small() -> None:
+    """1,000 ranks on 125 hosts, with all lines of the ledger, leave at most 200 KB."""
+    (host,) = make_summary().hosts
+    lines = {line: 10**15 + number for number, line in enumerate(LINES)}
+    hosts = [
+        msgspec.structs.replace(
+            host, host=f"node-{n:05}", ranks=8, lines=lines, window_ns=sum(lines.values()), slower=0.1
+        )
+        for n in range(125)
+    ]
+    assert len(msgspec.json.encode(make_summary(hosts=hosts))) < 200_000

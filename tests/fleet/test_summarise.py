@@ -1,0 +1,83 @@
+"""The summary of a run has the figures that its verbs show, and is stored once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import lostflops as lf
+from lostflops.fleet.summarise import summarise, summary_of
+from lostflops.fleet.summary import check_summary
+from lostflops.ingest import ingest
+from lostflops.testing import Straggler, SyntheticCluster
+from made_timed_runs import recorded
+
+
+def make_cluster(folder: Path, *stragglers: Straggler) -> Path:
+    cluster = SyntheticCluster(ranks=8, ranks_per_host=2, steps=6, stragglers=stragglers)
+    cluster.generate().traces.write(folder / "traces", host_names=True)
+    ingest([folder / "traces"], folder / "run", workers=1)
+    return folder / "run"
+
+
+def test_a_slow_host_is_slower_by_what_was_planted(tmp_path: Path) -> None:
+    """One of the two ranks of the third host has kernels that take 1.4 times as long: the host needs 20% more."""
+    slow = make_cluster(tmp_path, Straggler(4, "slow_kernels", factor=1.4))
+    with lf.open(slow) as run:
+        made = summarise(run.stored)
+        report = run.report().to_json()
+        lines = run.sql(
+            "select line, sum(ns)::bigint from ledger where split = 'line' and ns > 0 group by 1"
+        ).fetchall()
+    assert len(made.hosts) == 4
+    by_host = {host.host: host for host in made.hosts}
+    slowest = max(made.hosts, key=lambda host: host.slower or 0)
+    assert slowest is list(by_host.values())[2]
+    assert slowest.slower == pytest.approx(0.2, abs=0.04)
+    assert all(abs(host.slower or 0) < 0.02 for host in made.hosts if host is not slowest)
+    assert dict(lines) == made.lines
+    assert made.window_ns == sum(made.lines.values())
+    assert made.findings[0].id == "straggler:4"
+    assert made.findings[0].gain == report["findings"][0]["prediction"]["gain"]
+
+
+def test_a_run_on_one_host_compares_no_hosts(tmp_path: Path) -> None:
+    cluster = SyntheticCluster(ranks=2, ranks_per_host=2, steps=4)
+    cluster.generate().traces.write(tmp_path / "traces", host_names=True)
+    ingest([tmp_path / "traces"], tmp_path / "run", workers=1)
+    with lf.open(tmp_path / "run") as run:
+        assert [host.slower for host in summarise(run.stored).hosts] == [None]
+
+
+def test_a_run_without_a_window_has_its_pace(tmp_path: Path) -> None:
+    """200 steps of 100 ms, of which the last 100 take 120 ms."""
+    folder = recorded(tmp_path / "run", [100.0] * 100 + [120.0] * 100, world=2)
+    with lf.open(folder) as run:
+        made = summarise(run.stored)
+    assert (made.ranks, made.steps, made.window_ns) == (2, 201, 0)
+    assert len(made.pace) == 64
+    assert sum(part.steps for part in made.pace) == 201
+    assert [part.step_ns for part in (made.pace[1], made.pace[-1])] == [100e6, 120e6]
+    assert made.name == "train.py"
+    assert [part.start for part in made.pace] == sorted(part.start for part in made.pace)
+
+
+def test_a_summary_is_stored_and_follows_the_run(tmp_path: Path) -> None:
+    folder = recorded(tmp_path / "run", [100.0] * 20)
+    with lf.open(folder) as run:
+        first = summary_of(run.stored)
+    folder.rename(tmp_path / "moved")
+    with lf.open(tmp_path / "moved") as run:
+        assert run.stored.manifest.files["summary"]
+        moved = summary_of(run.stored)
+    assert moved.address == str(tmp_path / "moved")
+    assert moved.run == first.run
+    check_summary(moved)
+
+
+def test_ingest_leaves_a_summary(tmp_path: Path) -> None:
+    recorded(tmp_path / "made", [100.0] * 20)
+    lf.ingest([tmp_path / "made" / "capture"], tmp_path / "run")
+    with lf.open(tmp_path / "run") as run:
+        assert run.sql("select count(*) from summary").fetchall() == [(1,)]
