@@ -171,14 +171,14 @@ def test_metadata_stays_small(place):
 
 
 def test_runs_are_removed_by_the_time_that_they_stopped(place):
-    day = 86_400
+    day = 86_400 * 10**9
     made = [make_summary(str(number), start=0, stop=number * day) for number in range(6)]
     add_runs(place, made[:4])
     add_runs(place, made[4:])
-    assert remove_runs(place, datetime.fromtimestamp(3 * day, UTC)) == 3
+    assert remove_runs(place, datetime.fromtimestamp(3 * 86_400, UTC)) == 3
     assert read(place) == made[3:]
-    assert remove_runs(place, datetime.fromtimestamp(3 * day, UTC)) == 0
-    assert remove_runs(place, datetime.fromtimestamp(9 * day, UTC)) == 3
+    assert remove_runs(place, datetime.fromtimestamp(3 * 86_400, UTC)) == 0
+    assert remove_runs(place, datetime.fromtimestamp(9 * 86_400, UTC)) == 3
     assert read(place) == []
 
 
