@@ -128,9 +128,11 @@ def _remove_breaks(values: Floats, breaks: Sequence[Sequence[Break]]) -> Floats:
 def _report_job(series: Series, breaks: list[Break], noise: StepNoise) -> JobPace:
     """Report one job, whose level changes here."""
     breaks = _place_breaks(series, breaks)
-    edges = [0, *(found.first for found in breaks), len(series.runs)]
-    spread = _measure_spread(series, edges, noise)
-    levels = [_measure_level(series, first, stop, spread, noise) for first, stop in pairwise(edges)]
+    parts = [
+        _weigh_part(series, *edges) for edges in pairwise([0, *(found.first for found in breaks), len(series.runs)])
+    ]
+    spread, freedom = _measure_spread(parts, noise)
+    levels = [_measure_level(*part, spread, freedom, noise.correlation) for part in parts]
     changes = [
         _report_change(series, found, before, after)
         for found, before, after in zip(breaks, levels[:-1], levels[1:], strict=True)
@@ -142,7 +144,7 @@ def _report_job(series: Series, breaks: list[Break], noise: StepNoise) -> JobPac
         ranks=first.ranks,
         device=first.device,
         runs=len(series.runs),
-        noise=spread[0],
+        noise=spread,
         now=levels[-1],
         changes=tuple(reversed(changes)),
         slower=changes[-1].slower if changes else 0.0,
@@ -164,8 +166,7 @@ def _place_breaks(series: Series, breaks: list[Break]) -> list[Break]:
 
 def _place_break(series: Series, start: int, stop: int, candidates: Iterable[int], seen: int) -> int:
     """Choose the likeliest of the candidates for one change between two others."""
-    values = series.values[start:stop]
-    weights = weigh_runs(values[None, :], series.errors[None, start:stop])[0]
+    values, weights = _weigh_part(series, start, stop)
     scores = {}
     for first in candidates:
         cost = sum(
@@ -178,29 +179,31 @@ def _place_break(series: Series, start: int, stop: int, candidates: Iterable[int
 
 def _sum_squares(values: Floats, weights: Floats) -> float:
     """Sum weighted squares of distances from the weighted mean."""
-    mean = np.average(values, weights=weights)
+    mean = weights @ values / weights.sum()
     return float(weights @ (values - mean) ** 2)
 
 
-def _measure_spread(series: Series, edges: list[int], noise: StepNoise) -> tuple[float, float]:
+def _weigh_part(series: Series, first: int, stop: int) -> tuple[Floats, Floats]:
+    """Return the values of some runs, and their weights."""
+    values = series.values[first:stop]
+    return values, weigh_runs(values[None, :], series.errors[None, first:stop])[0]
+
+
+def _measure_spread(parts: list[tuple[Floats, Floats]], noise: StepNoise) -> tuple[float, float]:
     """Measure the noise within levels; return its standard deviation and its degrees of freedom."""
-    squares, freedom = noise.runs * noise.spread**2, noise.runs
-    for first, stop in pairwise(edges):
-        weights = weigh_runs(series.values[None, first:stop], series.errors[None, first:stop])[0]
-        squares += _sum_squares(series.values[first:stop], weights)
-        freedom += float(weights.sum()) - 1
-    return float(np.sqrt(max(squares / max(freedom, 1.0), FLOOR**2))), max(freedom, 1.0)
+    squares = noise.runs * noise.spread**2 + sum(_sum_squares(*part) for part in parts)
+    freedom = max(noise.runs + sum(float(weights.sum()) - 1 for _, weights in parts), 1.0)
+    return max(float(np.sqrt(squares / freedom)), FLOOR), freedom
 
 
-def _measure_level(series: Series, first: int, stop: int, spread: tuple[float, float], noise: StepNoise) -> Level:
+def _measure_level(values: Floats, weights: Floats, spread: float, freedom: float, correlation: float) -> Level:
     """Measure the level of some runs."""
-    weights = weigh_runs(series.values[None, first:stop], series.errors[None, first:stop])[0]
-    inflation = (1 + noise.correlation) / (1 - noise.correlation)
+    inflation = (1 + correlation) / (1 - correlation)
     return Level(
-        runs=stop - first,
-        step_ns=float(np.exp(np.average(series.values[first:stop], weights=weights))),
-        error=spread[0] * float(np.sqrt(inflation / weights.sum())),
-        freedom=spread[1],
+        runs=len(values),
+        step_ns=float(np.exp(weights @ values / weights.sum())),
+        error=spread * float(np.sqrt(inflation / weights.sum())),
+        freedom=freedom,
     )
 
 

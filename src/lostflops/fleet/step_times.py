@@ -70,7 +70,7 @@ def query_step_times(connection: duckdb.DuckDBPyConnection, relation: str) -> li
     waiting = " + ".join(f"coalesce(lines['{line}'], 0)" for line in WAITING)
     query = _QUERY.format(relation=relation, waiting=waiting, held_up=HELD_UP, errors=_ERRORS)
     rows = connection.sql(query).fetchall()
-    return [StepTime(*row[:8], row[8] * min(max(row[9], 0), 1)) for row in rows]
+    return [StepTime._make((*row[:8], row[8] * min(max(row[9], 0), 1))) for row in rows]
 
 
 def list_series(times: Iterable[StepTime]) -> list[Series]:
