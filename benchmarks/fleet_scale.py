@@ -32,24 +32,22 @@ from lostflops.testing.fleet import FleetPlan, GeneratedFleet
 
 MOST_ADD_SECONDS, MOST_QUESTION_SECONDS, MOST_MB = 1.0, 2.0, 1000
 PER_BULK: Final = 2048
+LIFE: Final = """
+SELECT labels['team'], line.key, sum(line.value) FROM (SELECT labels, unnest(map_entries(life)) AS line FROM runs)
+GROUP BY ALL
+"""
+HOSTS: Final = """
+SELECT host.host, count(*), avg(host.slower), avg(host.slower_error) FROM (SELECT unnest(hosts) AS host FROM runs)
+GROUP BY ALL
+"""
+STEPS: Final = "SELECT name, list(step_ns ORDER BY start) FROM runs GROUP BY name"
 QUESTIONS: Final = {
-    "life by label": (
-        ["labels", "life"],
-        "SELECT labels['team'], line.key, sum(line.value) FROM (SELECT labels, unnest(map_entries(life)) AS line FROM runs) "
-        "GROUP BY ALL",
-    ),
-    "slow hosts": (
-        ["name", "hosts"],
-        "SELECT host.host, count(*), avg(host.slower), avg(host.slower_error) "
-        "FROM (SELECT unnest(hosts) AS host FROM runs) GROUP BY ALL",
-    ),
-    "step by job": (
-        ["name", "start", "step_ns"],
-        "SELECT name, list(step_ns ORDER BY start) FROM runs GROUP BY name",
-    ),
+    "life by label": (["labels", "life"], LIFE),
+    "slow hosts": (["hosts"], HOSTS),
+    "step by job": (["name", "start", "step_ns"], STEPS),
 }
 ASK: Final = """
-import json, resource, sys, time
+import json, re, sys, time
 start = time.perf_counter()
 from lostflops.fleet.place import open_fleet
 place, columns, query = json.loads(sys.argv[1])
@@ -63,8 +61,19 @@ print(json.dumps({
     "open_s": opened - imported,
     "query_s": time.perf_counter() - opened,
     "cpu_s": time.process_time(),
-    "memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3,
+    "memory_mb": int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1]) / 1e3,
 }))
+"""
+
+
+ADD: Final = """
+import sys, time
+start = time.perf_counter()
+import msgspec
+from lostflops.fleet.changes import add_runs
+from lostflops.fleet.summary import RunSummary
+add_runs(sys.argv[1], [msgspec.json.decode(sys.stdin.buffer.read(), type=RunSummary)])
+print(time.perf_counter() - start, time.process_time())
 """
 
 
@@ -93,6 +102,7 @@ def measure(place: Path, runs: int, adds: int) -> dict[str, Any]:
     figures |= describe_table(place, runs)
     for name, (columns, query) in QUESTIONS.items():
         figures[name] = ask(place, columns, query)
+    figures["add in a new process"] = add_in_process(place)
     figures["replace_s"] = [replace_run(place, run) for run in (0, runs // 2)]
     figures["compact_s"] = time_call(lambda: compact(place))
     figures["expire_s"] = time_call(lambda: expire(place, datetime.now(UTC)))
@@ -157,6 +167,16 @@ def ask(place: Path, columns: list[str], query: str) -> dict[str, Any]:
     answer = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     answer["process_s"] = time.perf_counter() - start
     return {name: round(value, 3) for name, value in answer.items()}
+
+
+def add_in_process(place: Path) -> dict[str, float]:
+    """Add one more run as a command does it: with the start of Python and all imports."""
+    summary = msgspec.structs.replace(next(GeneratedFleet(FleetPlan(runs=1)).summaries()), run="one more")
+    command = [sys.executable, "-c", ADD, str(place)]
+    start = time.perf_counter()
+    done = subprocess.run(command, check=True, capture_output=True, input=msgspec.json.encode(summary))
+    process = time.perf_counter() - start
+    return {"process_s": round(process, 3), "cpu_s": round(float(done.stdout.split()[1]), 3)}
 
 
 def time_call(call: Any) -> float:

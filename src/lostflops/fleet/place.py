@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Final
 
 import duckdb
 
 from lostflops.core.errors import BrokenRun
-from lostflops.fleet.catalogs import in_words, load_table
-from lostflops.fleet.data_files import list_tasks
+from lostflops.fleet.catalogs import in_words, load_table, open_scan
 from lostflops.fleet.kinds import RunFolder, TableKind, find_kind
 from lostflops.fleet.locations import local_path
 from lostflops.fleet.rows import check_columns, fill_table, quote, read_summary
@@ -66,8 +65,7 @@ def open_fleet(place: str | Place, summarise: Summarise) -> Fleet:
     kind = find_kind(place)
     if isinstance(kind, RunFolder):
         return Fleet(str(kind), _FolderView(kind, summarise).make)
-    table = load_table(kind)
-    return Fleet(str(kind), lambda connection, columns: _make_table_view(connection, columns, table, kind))
+    return Fleet(str(kind), lambda connection, columns: _make_table_view(connection, columns, kind))
 
 
 class _FolderView:
@@ -88,11 +86,9 @@ class _FolderView:
             return self._summarise(run)
 
 
-def _make_table_view(
-    connection: duckdb.DuckDBPyConnection, columns: tuple[str, ...], table: Any, kind: TableKind
-) -> None:
+def _make_table_view(connection: duckdb.DuckDBPyConnection, columns: tuple[str, ...], kind: TableKind) -> None:
     with in_words(kind):
-        tasks = list_tasks(table)
+        tasks = list(open_scan(kind).plan_files())
     typed = ", ".join(f"{quote(name)}::{COLUMNS[name]} AS {quote(name)}" for name in columns)
     paths = [path for task in tasks if (path := local_path(task.file.file_path)) is not None]
     if paths and len(paths) == len(tasks) and not any(task.delete_files for task in tasks):
@@ -100,7 +96,7 @@ def _make_table_view(
         return
     # Only pyiceberg can open objects with the keys of a catalog, and apply rows that other engines deleted.
     with in_words(kind):
-        rows = table.scan(selected_fields=columns).to_arrow_batch_reader()
+        rows = load_table(kind).scan(selected_fields=columns).to_arrow_batch_reader()
     connection.register("scanned", rows)
     connection.execute(f"CREATE TEMP TABLE {VIEW} AS SELECT {typed} FROM scanned")
     connection.unregister("scanned")
