@@ -3,6 +3,8 @@
 import json
 import os
 import sqlite3
+import subprocess
+import sys
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,6 +16,8 @@ from hypothesis import strategies as st
 from made_summaries import make_summary, summaries
 
 pytest.importorskip("pyiceberg", reason="the extra fleet is not installed")
+
+from pyiceberg.utils.config import Config
 
 from lostflops.core.errors import BrokenRun, RunError, UsageError
 from lostflops.fleet import changes
@@ -54,6 +58,7 @@ def configured(tmp_path, monkeypatch):
     monkeypatch.setenv("PYICEBERG_CATALOG__PROD__TYPE", "sql")
     monkeypatch.setenv("PYICEBERG_CATALOG__PROD__URI", f"sqlite:///{tmp_path}/other.db")
     monkeypatch.setenv("PYICEBERG_CATALOG__PROD__WAREHOUSE", f"file://{tmp_path}/warehouse")
+    monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())  # it reads the environment when it is imported
     return "catalog:prod"
 
 
@@ -149,10 +154,8 @@ def test_files_of_killed_writers_are_removed_when_they_are_old(place):
     for path in place.rglob("*"):
         os.utime(path, (old, old))
     expire(place, datetime.now(UTC))
-    assert [path.exists() for path in left] == [True, True], "they may be newer than the only version"
+    assert not any(path.exists() for path in left)
     add_runs(place, [make_summary("b")])
-    with sqlite3.connect(place / "catalog.db") as catalog:
-        catalog.execute("SELECT 1")
     assert read_runs(place) == ["a", "b"]
 
 
@@ -168,14 +171,14 @@ def test_metadata_stays_small(place):
 
 
 def test_runs_are_removed_by_the_time_that_they_stopped(place):
-    day = 86_400
+    day = 86_400 * 10**9
     made = [make_summary(str(number), start=0, stop=number * day) for number in range(6)]
     add_runs(place, made[:4])
     add_runs(place, made[4:])
-    assert remove_runs(place, datetime.fromtimestamp(3 * day, UTC)) == 3
+    assert remove_runs(place, datetime.fromtimestamp(3 * 86_400, UTC)) == 3
     assert read(place) == made[3:]
-    assert remove_runs(place, datetime.fromtimestamp(3 * day, UTC)) == 0
-    assert remove_runs(place, datetime.fromtimestamp(9 * day, UTC)) == 3
+    assert remove_runs(place, datetime.fromtimestamp(3 * 86_400, UTC)) == 0
+    assert remove_runs(place, datetime.fromtimestamp(9 * 86_400, UTC)) == 3
     assert read(place) == []
 
 
@@ -192,13 +195,22 @@ def test_every_engine_reads_the_same_rows(place):
     assert [(row["run"], row["start"], row["mfu"], dict(row["life"]), len(row["hosts"])) for row in rows] == expected
 
 
+CHDB = """
+import chdb
+query = "SELECT run, start, life, length(hosts) AS hosts FROM icebergLocal('runs') ORDER BY run"
+print(chdb.query(query, "JSONEachRow"))
+"""
+
+
 def test_chdb_reads_the_same_rows(place):
-    chdb = pytest.importorskip("chdb", reason="chdb is not installed")
+    pytest.importorskip("chdb", reason="chdb is not installed")
     made = [make_summary(f"{number:02d}", start=number) for number in range(20)]
     add_runs(place, made[:15])
     add_runs(place, made[10:])
-    query = f"SELECT run, start, life, length(hosts) AS hosts FROM icebergLocal('{place / 'runs'}') ORDER BY run"
-    rows = [json.loads(line) for line in str(chdb.query(query, "JSONEachRow")).splitlines()]
+    # It reads tables below its working folder only.
+    done = subprocess.run([sys.executable, "-c", CHDB], cwd=place, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    rows = [json.loads(line) for line in done.stdout.splitlines() if line]
     assert [(row["run"], int(row["start"]), int(row["hosts"])) for row in rows] == [
         (summary.run, summary.start, 1) for summary in made
     ]
@@ -284,11 +296,12 @@ def test_bits_that_flipped_in_a_data_file_are_an_error(place):
         read(place)
 
 
-def test_a_table_with_other_columns_is_refused(place):
+def test_a_table_with_other_columns_is_refused(tmp_path):
     from pyiceberg.catalog.sql import SqlCatalog
     from pyiceberg.schema import Schema
     from pyiceberg.types import LongType, NestedField
 
+    place = tmp_path / "fleet"
     place.mkdir()
     catalog = SqlCatalog("lostflops", uri=f"sqlite:///{place}/catalog.db", warehouse=f"file://{place}")
     catalog.create_namespace("lostflops")

@@ -5,28 +5,22 @@ A table may come from anybody. What it says about code to load and about files e
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
-
 from lostflops.core.errors import BrokenRun, LostflopsError, RunError, UsageError
 from lostflops.fleet.kinds import CATALOG_FILE, BucketTable, LocalTable, NamedCatalog, TableKind
-from lostflops.fleet.locations import is_inside, local_path
+from lostflops.fleet.local_catalog import LOCK_SECONDS, NAME, TABLE, check_properties, read_metadata
 from lostflops.fleet.summary import COLUMNS
 from lostflops.store.connections import connect
+from lostflops.store.scratch import locked
 
-NAMESPACE: Final = "lostflops"
-"""Namespace of the table, and name of the catalog of a local folder."""
-TABLE: Final = (NAMESPACE, "runs")
 FOLDER: Final = "runs"
 """Folder of the table's files, in the folder of a fleet."""
 _MISSING: Final = "fleets made by adding runs need pyiceberg, which is not installed: pip install 'lostflops[fleet]'"
 _NO_TABLE: Final = "{} has no runs yet. Add some: lostflops fleet add {} RUN..."
-_LOCK_SECONDS: Final = "60"
 _FOLDER_IO: Final = "lostflops.fleet.confined_io.FolderIO"
 PROPERTIES: Final = {
     "format-version": "2",  # every engine reads it
@@ -60,40 +54,66 @@ def load_table(kind: TableKind) -> Any:
         from pyiceberg.exceptions import NoSuchTableError  # noqa: PLC0415 - an extra, and slow to import
 
         if isinstance(kind, LocalTable):
-            _check_local(kind.folder)
+            read_metadata(kind.folder)
         with in_words(kind):
             try:
                 table = _open_catalog(kind).load_table(TABLE)
             except NoSuchTableError:
                 raise RunError(_NO_TABLE.format(kind, kind)) from None
-            _check_table(table, kind)
+            _check_table(table.metadata, kind)
         return table
+
+
+def open_scan(kind: TableKind) -> Any:
+    """Return a scan of the newest version, for its list of files."""
+    if not isinstance(kind, LocalTable):
+        return load_table(kind).scan()
+    with needing_iceberg():
+        from pyiceberg.table import DataScan  # noqa: PLC0415
+        from pyiceberg.table.metadata import TableMetadataUtil  # noqa: PLC0415
+
+        from lostflops.fleet.local_io import LocalIO  # noqa: PLC0415 - imports pyiceberg
+
+        if (data := read_metadata(kind.folder)) is None:
+            raise RunError(_NO_TABLE.format(kind, kind))
+        with in_words(kind):
+            metadata = TableMetadataUtil.parse_raw(data.decode())
+            _check_table(metadata, kind)
+        return DataScan(metadata, LocalIO(kind.folder))
 
 
 def make_table(kind: TableKind) -> Any:
     """Return the table, which is made if the place is new."""
     with needing_iceberg():
-        from pyiceberg.exceptions import (  # noqa: PLC0415
-            NamespaceAlreadyExistsError,
-            NoSuchTableError,
-            TableAlreadyExistsError,
-        )
+        import pyiceberg.table  # noqa: F401, PLC0415 - before a folder is made for nothing
 
-        if isinstance(kind, LocalTable):
-            _make_folder(kind.folder)
-            if (kind.folder / CATALOG_FILE).exists():
-                _check_local(kind.folder)
-        with in_words(kind):
-            catalog = _open_catalog(kind)
+        if not isinstance(kind, LocalTable):
+            return _find_or_make(kind)
+        _make_folder(kind.folder)
+        if (kind.folder / CATALOG_FILE).exists() and read_metadata(kind.folder) is not None:
+            return load_table(kind)
+        with locked(kind.folder):
+            return _find_or_make(kind)
+
+
+def _find_or_make(kind: TableKind) -> Any:
+    from pyiceberg.exceptions import (  # noqa: PLC0415
+        NamespaceAlreadyExistsError,
+        NoSuchTableError,
+        TableAlreadyExistsError,
+    )
+
+    with in_words(kind):
+        catalog = _open_catalog(kind)
+        try:
+            table = catalog.load_table(TABLE)
+        except NoSuchTableError:
             try:
+                catalog.create_namespace_if_not_exists(NAME)
+                table = catalog.create_table(TABLE, _schema(), _locate_files(kind), properties=PROPERTIES)
+            except (TableAlreadyExistsError, NamespaceAlreadyExistsError):  # another writer was first
                 table = catalog.load_table(TABLE)
-            except NoSuchTableError:
-                try:
-                    catalog.create_namespace_if_not_exists(NAMESPACE)
-                    table = catalog.create_table(TABLE, _schema(), _locate_files(kind), properties=PROPERTIES)
-                except (TableAlreadyExistsError, NamespaceAlreadyExistsError):  # another writer was first
-                    table = catalog.load_table(TABLE)
-            _check_table(table, kind)
+        _check_table(table.metadata, kind)
         return table
 
 
@@ -117,9 +137,11 @@ def _open_catalog(kind: TableKind) -> Any:
     from sqlalchemy import URL  # noqa: PLC0415
 
     file = str(kind.folder / CATALOG_FILE)
-    url = URL.create("sqlite", database=file, query={"timeout": _LOCK_SECONDS}).render_as_string(hide_password=False)
+    url = URL.create("sqlite", database=file, query={"timeout": str(LOCK_SECONDS)}).render_as_string(
+        hide_password=False
+    )
     properties = {"uri": url, "warehouse": f"file://{kind.folder}", "py-io-impl": _FOLDER_IO}
-    return SqlCatalog(NAMESPACE, **properties)
+    return SqlCatalog(NAME, **properties)
 
 
 def _locate_files(kind: TableKind) -> str | None:
@@ -144,48 +166,9 @@ def _first_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or ["no reason given"])[0][:300]
 
 
-def _check_local(folder: Path) -> None:
-    """Raise if the catalog names a table elsewhere, or a table that names code to load."""
-    try:
-        uri = f"{(folder / CATALOG_FILE).as_uri()}?mode=ro"
-        with closing(sqlite3.connect(uri, uri=True, timeout=float(_LOCK_SECONDS))) as catalog:
-            rows = catalog.execute("SELECT metadata_location FROM iceberg_tables").fetchall()
-    except sqlite3.Error as error:
-        if "no such table" in str(error):  # another writer is just making it
-            return
-        raise BrokenRun(f"{folder / CATALOG_FILE} is not the catalog of a fleet: {error}.") from None
-    for (location,) in rows:
-        path = local_path(str(location))
-        if path is None or not is_inside(str(location), f"file://{folder}"):
-            raise BrokenRun(
-                f"the catalog of {folder} names a table at {location}. A fleet cannot be moved or copied to another "
-                "folder: move it back, or add its runs to a new one."
-            )
-        _check_metadata(path)
-
-
-def _check_metadata(path: Path) -> None:
-    try:
-        properties = msgspec.json.decode(path.read_bytes())["properties"]
-    except FileNotFoundError:  # a later commit replaced it
-        return
-    except (msgspec.DecodeError, KeyError, TypeError, OSError) as error:
-        raise BrokenRun(f"{path} is not the metadata of a table: {_first_line(error)}") from None
-    _check_properties(properties, path)
-
-
-def _check_properties(properties: object, table: object) -> None:
-    """Raise if a table names code to load, or files in another place."""
-    if not isinstance(properties, dict):
-        raise BrokenRun(f"{table} is not the metadata of a table")
-    for name in properties:
-        if "py-" in name or name in {"write.data.path", "write.metadata.path"}:
-            raise BrokenRun(f"{table} sets {name}, so it was not made by Lostflops and is not used.")
-
-
-def _check_table(table: Any, kind: TableKind) -> None:
-    _check_properties(dict(table.metadata.properties), kind)
-    found = {field.name: name_type(field.field_type) for field in table.schema().fields}
+def _check_table(metadata: Any, kind: TableKind) -> None:
+    check_properties(dict(metadata.properties), kind)
+    found = {field.name: name_type(field.field_type) for field in metadata.schema().fields}
     for name, expected in COLUMNS.items():
         if found.get(name) != expected:
             problem = f"has no column {name}" if name not in found else f"has a column {name} of another type"

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Final
 
 import duckdb
 
 from lostflops.core.errors import BrokenRun
-from lostflops.fleet.catalogs import in_words, load_table
-from lostflops.fleet.data_files import list_tasks
+from lostflops.fleet.catalogs import in_words, load_table, open_scan
 from lostflops.fleet.kinds import RunFolder, TableKind, find_kind
 from lostflops.fleet.locations import local_path
 from lostflops.fleet.rows import check_columns, fill_table, quote, read_summary
@@ -66,8 +65,7 @@ def open_fleet(place: str | Place, summarise: Summarise) -> Fleet:
     kind = find_kind(place)
     if isinstance(kind, RunFolder):
         return Fleet(str(kind), _FolderView(kind, summarise).make)
-    table = load_table(kind)
-    return Fleet(str(kind), lambda connection, columns: _make_table_view(connection, columns, table, kind))
+    return Fleet(str(kind), lambda connection, columns: _make_table_view(connection, columns, kind))
 
 
 class _FolderView:
@@ -88,26 +86,29 @@ class _FolderView:
             return self._summarise(run)
 
 
-def _make_table_view(
-    connection: duckdb.DuckDBPyConnection, columns: tuple[str, ...], table: Any, kind: TableKind
-) -> None:
+def _make_table_view(connection: duckdb.DuckDBPyConnection, columns: tuple[str, ...], kind: TableKind) -> None:
     with in_words(kind):
-        tasks = list_tasks(table)
-        paths = [path for task in tasks if (path := local_path(task.file.file_path)) is not None]
-        typed = ", ".join(f"{quote(name)}::{COLUMNS[name]} AS {quote(name)}" for name in columns)
-        if tasks and len(paths) == len(tasks) and not any(task.delete_files for task in tasks):
-            connection.execute(f"CREATE TEMP VIEW {VIEW} AS SELECT {typed} FROM {scan(paths)}")
-            return
-        # Only pyiceberg can open objects with the keys of a catalog, and apply rows that other engines deleted.
-        connection.register("scanned", table.scan(selected_fields=columns).to_arrow_batch_reader())
-        connection.execute(f"CREATE TEMP TABLE {VIEW} AS SELECT {typed} FROM scanned")
-        connection.unregister("scanned")
+        tasks = list(open_scan(kind).plan_files())
+    typed = ", ".join(f"{quote(name)}::{COLUMNS[name]} AS {quote(name)}" for name in columns)
+    paths = [path for task in tasks if (path := local_path(task.file.file_path)) is not None]
+    if paths and len(paths) == len(tasks) and not any(task.delete_files for task in tasks):
+        connection.execute(f"CREATE TEMP VIEW {VIEW} AS SELECT {typed} FROM {scan(paths)}")
+        return
+    # Only pyiceberg can open objects with the keys of a catalog, and apply rows that other engines deleted.
+    with in_words(kind):
+        rows = load_table(kind).scan(selected_fields=columns).to_arrow_batch_reader()
+    connection.register("scanned", rows)
+    connection.execute(f"CREATE TEMP TABLE {VIEW} AS SELECT {typed} FROM scanned")
+    connection.unregister("scanned")
 
 
 @contextmanager
 def _naming_damage(place: str) -> Iterator[None]:
+    """Turn errors of files into ours. Errors without a kind are those of a decoder."""
     try:
         yield
-    except _DAMAGE as error:
+    except duckdb.Error as error:
+        if not isinstance(error, _DAMAGE) and type(error) is not duckdb.Error:
+            raise
         reason = str(error).splitlines()[0]
         raise BrokenRun(f"a part of the fleet {place} is missing or damaged. {reason}") from None
