@@ -6,7 +6,6 @@ import sys
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tests.store.conftest import HandMadeRun
 
 from lostflops.core.errors import RunError, UsageError
 from lostflops.fleet.changes import add_runs, compact
@@ -15,6 +14,7 @@ from lostflops.fleet.rows import fill_table, keep_newest, read_summary
 from lostflops.fleet.summary import COLUMNS
 from lostflops.store.connections import connect
 from made_summaries import make_summary, summaries
+from tests.store.conftest import HandMadeRun
 
 
 @pytest.fixture

@@ -25,6 +25,7 @@ from lostflops.fleet.catalogs import load_table
 from lostflops.fleet.changes import add_runs, compact, expire, remove_runs
 from lostflops.fleet.data_files import FILE_ROWS, list_tasks
 from lostflops.fleet.kinds import LocalTable, find_kind
+from lostflops.fleet.locations import local_path
 from lostflops.fleet.place import open_fleet
 from lostflops.fleet.summary import COLUMNS
 from lostflops.fleet.sweep import GRACE_SECONDS
@@ -351,3 +352,71 @@ def test_garbage_in_a_bucket_is_an_error_in_words(object_store):
         read(place)
     with pytest.raises(UsageError, match="cannot read gs://"):
         read("gs://bucket/fleet")
+
+
+def delete_row(place: Path, run: str) -> None:
+    """Delete a row as Spark does it: a file with its position, which readers apply."""
+    import pyarrow as pa
+    from pyarrow import parquet
+    from pyiceberg.manifest import (
+        DataFile,
+        DataFileContent,
+        FileFormat,
+        ManifestContent,
+        ManifestEntry,
+        ManifestEntryStatus,
+        ManifestWriterV2,
+    )
+    from pyiceberg.typedef import Record
+
+    class DeleteWriter(ManifestWriterV2):
+        def content(self):
+            return ManifestContent.DELETES
+
+    table = open_table(place)
+    (task,) = list_tasks(table)
+    runs = parquet.read_table(local_path(task.file.file_path), columns=["run"]).column(0).to_pylist()
+    schema = pa.schema([
+        pa.field("file_path", pa.string(), False, {"PARQUET:field_id": "2147483546"}),
+        pa.field("pos", pa.int64(), False, {"PARQUET:field_id": "2147483545"}),
+    ])  # fmt: skip
+    path = place / "runs" / "data" / "deletes.parquet"
+    rows = pa.Table.from_pydict({"file_path": [task.file.file_path], "pos": [runs.index(run)]}, schema)
+    parquet.write_table(rows, path)
+    file = DataFile.from_args(
+        content=DataFileContent.POSITION_DELETES,
+        file_path=f"file://{path}",
+        file_format=FileFormat.PARQUET,
+        partition=Record(),
+        record_count=1,
+        file_size_in_bytes=path.stat().st_size,
+        spec_id=0,
+    )
+    with table.transaction() as transaction:
+        producer = transaction.update_snapshot().fast_append()
+        existing = producer._existing_manifests()
+        output = producer.new_manifest_output()
+        with DeleteWriter(table.spec(), table.schema(), output, producer.snapshot_id, "gzip") as writer:
+            status = ManifestEntryStatus.ADDED
+            writer.add(ManifestEntry.from_args(status=status, snapshot_id=producer.snapshot_id, data_file=file))
+        producer._manifests = lambda: [*existing, writer.to_manifest_file()]
+        producer.commit()
+
+
+def test_rows_that_another_engine_deleted_are_gone(place):
+    made = [make_summary(run) for run in "abcd"]
+    add_runs(place, made)
+    delete_row(place, "b")
+    rest = [made[0], *made[2:]]
+    assert read(place) == rest
+    add_runs(place, [make_summary("d", mfu=0.9)])
+    assert read(place) == [*rest[:2], make_summary("d", mfu=0.9)]
+
+
+def test_merging_drops_rows_that_another_engine_deleted(place):
+    made = [make_summary(run) for run in "abcd"]
+    add_runs(place, made)
+    delete_row(place, "b")
+    assert compact(place) == 1
+    assert read(place) == [made[0], *made[2:]]
+    assert not list_tasks(open_table(place))[0].delete_files

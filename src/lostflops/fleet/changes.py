@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from datetime import datetime
 from typing import Any, Final
 
 from lostflops.core.errors import LostflopsError, UsageError
 from lostflops.fleet.catalogs import in_words, load_table, make_table
-from lostflops.fleet.commits import Change, commit, trim_versions
+from lostflops.fleet.commits import FileChange, commit, trim_versions
 from lostflops.fleet.data_files import FILE_ROWS, group_small, is_small, list_tasks, read_column, read_rows, write_rows
 from lostflops.fleet.kinds import NamedCatalog, RunFolder, TableKind, find_kind, find_target
 from lostflops.fleet.rows import keep_newest, make_rows
@@ -90,19 +90,19 @@ class Rewrite:
         self._drops = drops
         self._added = added
         self._written: list[Any] = []
-        self._rests: dict[str, list[Any] | None] = {}
-        """New files with the rest of the rows of a file, by its path; None if it loses none."""
+        self._rests: dict[Hashable, list[Any] | None] = {}
+        """New files with the rest of the rows of a file; None if it loses none."""
 
-    def plan(self, table: Any) -> Change:
+    def plan(self, table: Any) -> FileChange:
         if not self._written:
             parts = [self._added[first : first + FILE_ROWS] for first in range(0, len(self._added), FILE_ROWS)]
             self._written = [write_rows(table, make_rows(table, part)) for part in parts]
-        change = Change(added=list(self._written))
+        change = FileChange(added=list(self._written))
         for task in list_tasks(table, self._where):
-            path = task.file.file_path
-            if path not in self._rests:
-                self._rests[path] = self._write_rest(table, task)
-            if (rest := self._rests[path]) is not None:
+            file = _identify(task)
+            if file not in self._rests:
+                self._rests[file] = self._write_rest(table, task)
+            if (rest := self._rests[file]) is not None:
                 change.removed.append(task.file)
                 change.added += rest
         return change
@@ -122,17 +122,17 @@ class Merge:
     """Small files that become one."""
 
     def __init__(self, group: Sequence[Any]) -> None:
-        self._group = {_identify(task): task for task in group}
+        self._group: dict[Hashable, Any] = {_identify(task): task for task in group}
         self._written: list[Any] = []
 
-    def plan(self, table: Any) -> Change | None:
+    def plan(self, table: Any) -> FileChange | None:
         """Return None if another writer changed one of the files."""
         if not self._group.keys() <= {_identify(task) for task in list_tasks(table)}:
             return None
         if not self._written:
             rows = read_rows(table, self._group.values())
             self._written = [write_rows(table, rows.sort_by("start"))] if rows.num_rows else []
-        return Change([task.file for task in self._group.values()], list(self._written))
+        return FileChange([task.file for task in self._group.values()], list(self._written))
 
 
 def _find_table(place: str | Place) -> TableKind:
@@ -170,7 +170,8 @@ def _merge_small(table: Any) -> int:
     return sum(len(group) for group in groups if commit(table, Merge(group).plan))
 
 
-def _identify(task: Any) -> tuple[str, frozenset[str]]:
+def _identify(task: Any) -> Hashable:
+    """Return a key of a data file together with the rows that other engines deleted in it."""
     return task.file.file_path, frozenset(file.file_path for file in task.delete_files)
 
 

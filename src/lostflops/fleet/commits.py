@@ -28,20 +28,20 @@ copies the list of all many times."""
 
 
 @dataclass(slots=True)
-class Change:
+class FileChange:
     """Data files that leave the table, and those that enter it."""
 
     removed: list[Any] = field(default_factory=list)
     added: list[Any] = field(default_factory=list)
 
 
-Plan = Callable[[Any], Change | None]
+Plan = Callable[[Any], FileChange | None]
 """Returns the change of this version of the table, or None if none is needed. A plan for another version may return
 the same new files again: those that no plan returned last are deleted."""
 
 
 def commit(table: Any, plan: Plan) -> bool:
-    """Change the table; return whether anything changed. `table` is its newest version afterwards."""
+    """FileChange the table; return whether anything changed. `table` is its newest version afterwards."""
     written: dict[str, Any] = {}
     for attempt in _wait_between_tries():
         with _taking_turns(table) as is_alone:
@@ -101,7 +101,7 @@ def _wait_between_tries() -> Iterator[int]:
         time.sleep(random.uniform(0, min(_FIRST_WAIT * 2**attempt, _LONGEST_WAIT)))  # noqa: S311 - not a secret
 
 
-def _publish(table: Any, change: Change) -> bool:
+def _publish(table: Any, change: FileChange) -> bool:
     """Commit the change, and trim old versions in the same commit; return False if another writer was first."""
     from pyiceberg.exceptions import CommitFailedException, ValidationException  # noqa: PLC0415 - an extra
 
