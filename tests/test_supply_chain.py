@@ -39,7 +39,7 @@ def of_extras(*names: str) -> list[str]:
 
 
 WANTED = {
-    "dev": [*of_extras("otel", "fast", "s3", "serve"), *of_group("dev")],
+    "dev": [*of_extras("otel", "fast", "s3", "serve", "fleet"), *of_group("dev")],
     "runtime": of_extras("all"),
     "release": list(of_group("release")),
     "fuzz": list(of_group("fuzz")),

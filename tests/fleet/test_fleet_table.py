@@ -17,14 +17,16 @@ from made_summaries import make_summary, summaries
 
 pytest.importorskip("pyiceberg", reason="the extra fleet is not installed")
 
+from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.utils.config import Config
 
 from lostflops.core.errors import BrokenRun, RunError, UsageError
-from lostflops.fleet import changes
+from lostflops.fleet import changes, commits
 from lostflops.fleet.catalogs import load_table
 from lostflops.fleet.changes import add_runs, compact, expire, remove_runs
 from lostflops.fleet.data_files import FILE_ROWS, list_tasks
 from lostflops.fleet.kinds import LocalTable, find_kind
+from lostflops.fleet.locations import local_path
 from lostflops.fleet.place import open_fleet
 from lostflops.fleet.summary import COLUMNS
 from lostflops.fleet.sweep import GRACE_SECONDS
@@ -297,7 +299,6 @@ def test_bits_that_flipped_in_a_data_file_are_an_error(place):
 
 
 def test_a_table_with_other_columns_is_refused(tmp_path):
-    from pyiceberg.catalog.sql import SqlCatalog
     from pyiceberg.schema import Schema
     from pyiceberg.types import LongType, NestedField
 
@@ -351,3 +352,155 @@ def test_garbage_in_a_bucket_is_an_error_in_words(object_store):
         read(place)
     with pytest.raises(UsageError, match="cannot read gs://"):
         read("gs://bucket/fleet")
+
+
+def delete_row(place: Path, run: str) -> None:
+    """Delete a row as Spark does it: a file with its position, which readers apply."""
+    import pyarrow as pa
+    from pyarrow import parquet
+    from pyiceberg.manifest import (
+        DataFile,
+        DataFileContent,
+        FileFormat,
+        ManifestContent,
+        ManifestEntry,
+        ManifestEntryStatus,
+        ManifestWriterV2,
+    )
+    from pyiceberg.typedef import Record
+
+    class DeleteWriter(ManifestWriterV2):
+        def content(self):
+            return ManifestContent.DELETES
+
+    table = open_table(place)
+    (task,) = list_tasks(table)
+    runs = parquet.read_table(local_path(task.file.file_path), columns=["run"]).column(0).to_pylist()
+    schema = pa.schema([
+        pa.field("file_path", pa.string(), False, {"PARQUET:field_id": "2147483546"}),
+        pa.field("pos", pa.int64(), False, {"PARQUET:field_id": "2147483545"}),
+    ])  # fmt: skip
+    path = place / "runs" / "data" / "deletes.parquet"
+    rows = pa.Table.from_pydict({"file_path": [task.file.file_path], "pos": [runs.index(run)]}, schema)
+    parquet.write_table(rows, path)
+    file = DataFile.from_args(
+        content=DataFileContent.POSITION_DELETES,
+        file_path=f"file://{path}",
+        file_format=FileFormat.PARQUET,
+        partition=Record(),
+        record_count=1,
+        file_size_in_bytes=path.stat().st_size,
+        spec_id=0,
+    )
+    with table.transaction() as transaction:
+        producer = transaction.update_snapshot().fast_append()
+        existing = producer._existing_manifests()
+        output = producer.new_manifest_output()
+        with DeleteWriter(table.spec(), table.schema(), output, producer.snapshot_id, "gzip") as writer:
+            status = ManifestEntryStatus.ADDED
+            writer.add(ManifestEntry.from_args(status=status, snapshot_id=producer.snapshot_id, data_file=file))
+        producer._manifests = lambda: [*existing, writer.to_manifest_file()]
+        producer.commit()
+
+
+def test_rows_that_another_engine_deleted_are_gone(place):
+    made = [make_summary(run) for run in "abcd"]
+    add_runs(place, made)
+    delete_row(place, "b")
+    rest = [made[0], *made[2:]]
+    assert read(place) == rest
+    add_runs(place, [make_summary("d", mfu=0.9)])
+    assert read(place) == [*rest[:2], make_summary("d", mfu=0.9)]
+
+
+def test_merging_drops_rows_that_another_engine_deleted(place):
+    made = [make_summary(run) for run in "abcd"]
+    add_runs(place, made)
+    delete_row(place, "b")
+    assert compact(place) == 1
+    assert read(place) == [made[0], *made[2:]]
+    assert not list_tasks(open_table(place))[0].delete_files
+
+
+@pytest.fixture
+def patch_catalog(monkeypatch):
+    """Replace what the catalog does with a commit, once: the function gets the true one."""
+    monkeypatch.setattr(commits, "_LONGEST_TURN", 0.05)  # what it does first is another writer, which does not wait
+
+    def patch(do):
+        true = SqlCatalog.commit_table
+
+        def commit_table(catalog, table, requirements, updates):
+            monkeypatch.setattr(SqlCatalog, "commit_table", true)
+            return do(lambda: true(catalog, table, requirements, updates))
+
+        monkeypatch.setattr(SqlCatalog, "commit_table", commit_table)
+
+    return patch
+
+
+def test_a_commit_whose_answer_was_lost_counts(place, patch_catalog):
+    add_runs(place, [make_summary("a")])
+
+    def lose_answer(commit):
+        commit()
+        raise ConnectionError("no answer")
+
+    patch_catalog(lose_answer)
+    assert add_runs(place, [make_summary("b")]) == 1
+    assert read_runs(place) == ["a", "b"]
+    assert len(list_data(place)) == 2
+
+
+def test_a_catalog_that_fails_is_an_error_in_words_and_deletes_nothing(place, patch_catalog):
+    add_runs(place, [make_summary("a")])
+
+    def fail(commit):
+        raise ConnectionError("no answer")
+
+    patch_catalog(fail)
+    with pytest.raises(BrokenRun, match="no answer"):
+        add_runs(place, [make_summary("b")])
+    assert read_runs(place) == ["a"]
+    assert len(list_data(place)) == 2, "the commit may arrive later"
+    add_runs(place, [make_summary("b")])
+    assert read_runs(place) == ["a", "b"]
+
+
+def test_versions_that_expire_meanwhile_are_no_conflict(place, patch_catalog):
+    for number in range(20):
+        add_runs(place, [make_summary(f"{number:02d}")])
+
+    def expire_first(commit):
+        expire(place, datetime.now(UTC))
+        return commit()
+
+    patch_catalog(expire_first)
+    add_runs(place, [make_summary("20")])  # trims versions that are gone by then
+    assert len(read_runs(place)) == 21
+
+
+def test_runs_that_are_added_meanwhile_survive_merging(place, patch_catalog):
+    for number in range(4):
+        add_runs(place, [make_summary(str(number))])
+
+    def add_first(commit):
+        add_runs(place, [make_summary("new")])
+        return commit()
+
+    patch_catalog(add_first)
+    assert compact(place) == 4
+    assert read_runs(place) == ["0", "1", "2", "3", "new"]
+
+
+def test_merging_gives_way_to_a_run_that_is_replaced(place, patch_catalog):
+    for number in range(4):
+        add_runs(place, [make_summary(str(number))])
+
+    def replace_first(commit):
+        add_runs(place, [make_summary("2", mfu=0.9)])
+        return commit()
+
+    patch_catalog(replace_first)
+    compact(place)
+    assert [summary.mfu for summary in read(place)] == [0.4, 0.4, 0.9, 0.4]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from lostflops.core.errors import LostflopsError, UsageError
+from lostflops.core.errors import UsageError
 from lostflops.fleet.catalogs import in_words, load_table, make_table
-from lostflops.fleet.commits import Change, commit, trim_versions
+from lostflops.fleet.commits import FileChange, commit, forget_versions
 from lostflops.fleet.data_files import FILE_ROWS, group_small, is_small, list_tasks, read_column, read_rows, write_rows
 from lostflops.fleet.kinds import NamedCatalog, RunFolder, TableKind, find_kind, find_target
 from lostflops.fleet.rows import keep_newest, make_rows
@@ -48,8 +48,7 @@ def remove_runs(place: str | Place, stopped_before: datetime) -> int:
 
         last = int(stopped_before.timestamp()) * 1_000_000_000
         rewrite = Rewrite("stop", LessThan("stop", last), lambda stops: less(stops, last))
-        before = _count_rows(table)
-        return before - _count_rows(table) if commit(table, rewrite.plan) else 0
+        return rewrite.dropped if commit(table, rewrite.plan) else 0
 
 
 def compact(place: str | Place) -> int:
@@ -68,11 +67,8 @@ def expire(place: str | Place, older_than: datetime) -> int:
     kind = _find_table(place)
     table = load_table(kind)
     with in_words(kind):
-        before = {version.snapshot_id: version for version in table.metadata.snapshots}
-        files = list_named(table, before.values())
-        with table.transaction() as transaction:
-            removed = trim_versions(transaction, kept=1, above=1, older_than=older_than)
-        table.refresh()
+        files = list_named(table, table.metadata.snapshots)
+        removed = forget_versions(table, older_than)
         for location in sorted(files - list_named(table, table.metadata.snapshots)):
             remove_file(table, location)
         if not isinstance(kind, NamedCatalog):
@@ -90,21 +86,25 @@ class Rewrite:
         self._drops = drops
         self._added = added
         self._written: list[Any] = []
-        self._rests: dict[str, list[Any] | None] = {}
-        """New files with the rest of the rows of a file, by its path; None if it loses none."""
+        self._rests: dict[Hashable, list[Any] | None] = {}
+        """New files with the rest of the rows of a file; None if it loses none."""
+        self.dropped = 0
+        """Rows that left the table, according to the last plan."""
 
-    def plan(self, table: Any) -> Change:
+    def plan(self, table: Any) -> FileChange:
         if not self._written:
             parts = [self._added[first : first + FILE_ROWS] for first in range(0, len(self._added), FILE_ROWS)]
             self._written = [write_rows(table, make_rows(table, part)) for part in parts]
-        change = Change(added=list(self._written))
+        change = FileChange(added=list(self._written))
+        self.dropped = 0
         for task in list_tasks(table, self._where):
-            path = task.file.file_path
-            if path not in self._rests:
-                self._rests[path] = self._write_rest(table, task)
-            if (rest := self._rests[path]) is not None:
+            file = _identify(task)
+            if file not in self._rests:
+                self._rests[file] = self._write_rest(table, task)
+            if (rest := self._rests[file]) is not None:
                 change.removed.append(task.file)
                 change.added += rest
+                self.dropped += task.file.record_count - sum(new.record_count for new in rest)
         return change
 
     def _write_rest(self, table: Any, task: Any) -> list[Any] | None:
@@ -122,17 +122,17 @@ class Merge:
     """Small files that become one."""
 
     def __init__(self, group: Sequence[Any]) -> None:
-        self._group = {_identify(task): task for task in group}
+        self._group: dict[Hashable, Any] = {_identify(task): task for task in group}
         self._written: list[Any] = []
 
-    def plan(self, table: Any) -> Change | None:
+    def plan(self, table: Any) -> FileChange | None:
         """Return None if another writer changed one of the files."""
         if not self._group.keys() <= {_identify(task) for task in list_tasks(table)}:
             return None
         if not self._written:
             rows = read_rows(table, self._group.values())
             self._written = [write_rows(table, rows.sort_by("start"))] if rows.num_rows else []
-        return Change([task.file for task in self._group.values()], list(self._written))
+        return FileChange([task.file for task in self._group.values()], list(self._written))
 
 
 def _find_table(place: str | Place) -> TableKind:
@@ -161,8 +161,8 @@ def _maintain(table: Any, kind: TableKind) -> None:
             _merge_small(table)
         if number % _COMMITS_PER_SWEEP == 0 and not isinstance(kind, NamedCatalog):
             sweep(table)
-    except (OSError, LostflopsError):
-        pass  # the runs are added; another writer does it later
+    except Exception:  # noqa: BLE001 - the runs are added, and another writer does it later
+        return
 
 
 def _merge_small(table: Any) -> int:
@@ -170,9 +170,6 @@ def _merge_small(table: Any) -> int:
     return sum(len(group) for group in groups if commit(table, Merge(group).plan))
 
 
-def _identify(task: Any) -> tuple[str, frozenset[str]]:
+def _identify(task: Any) -> Hashable:
+    """Return a key of a data file together with the rows that other engines deleted in it."""
     return task.file.file_path, frozenset(file.file_path for file in task.delete_files)
-
-
-def _count_rows(table: Any) -> int:
-    return sum(task.file.record_count for task in list_tasks(table))

@@ -28,20 +28,20 @@ copies the list of all many times."""
 
 
 @dataclass(slots=True)
-class Change:
+class FileChange:
     """Data files that leave the table, and those that enter it."""
 
     removed: list[Any] = field(default_factory=list)
     added: list[Any] = field(default_factory=list)
 
 
-Plan = Callable[[Any], Change | None]
+Plan = Callable[[Any], FileChange | None]
 """Returns the change of this version of the table, or None if none is needed. A plan for another version may return
 the same new files again: those that no plan returned last are deleted."""
 
 
 def commit(table: Any, plan: Plan) -> bool:
-    """Change the table; return whether anything changed. `table` is its newest version afterwards."""
+    """FileChange the table; return whether anything changed. `table` is its newest version afterwards."""
     written: dict[str, Any] = {}
     for attempt in _wait_between_tries():
         with _taking_turns(table) as is_alone:
@@ -59,7 +59,7 @@ def commit(table: Any, plan: Plan) -> bool:
             touch_files(change.removed)
             return True
     remove_files(table, written.values())
-    raise RunBusy(f"other writers changed {table.location()} for {_MOST_SECONDS:.0f} s without a pause. Try again.")
+    raise _busy(table)
 
 
 @contextmanager
@@ -101,7 +101,7 @@ def _wait_between_tries() -> Iterator[int]:
         time.sleep(random.uniform(0, min(_FIRST_WAIT * 2**attempt, _LONGEST_WAIT)))  # noqa: S311 - not a secret
 
 
-def _publish(table: Any, change: Change) -> bool:
+def _publish(table: Any, change: FileChange) -> bool:
     """Commit the change, and trim old versions in the same commit; return False if another writer was first."""
     from pyiceberg.exceptions import CommitFailedException, ValidationException  # noqa: PLC0415 - an extra
 
@@ -112,23 +112,50 @@ def _publish(table: Any, change: Change) -> bool:
         producer.delete_data_file(file)
     for file in change.added:
         producer.append_data_file(file)
+    before = table.metadata
     try:
         producer.commit()
-        trim_versions(transaction, _KEPT_VERSIONS, above=_MOST_VERSIONS)
+        _trim_versions(transaction, _KEPT_VERSIONS, above=_MOST_VERSIONS)
         transaction.commit_transaction()
     except (CommitFailedException, ValidationException):
         return False
     except Exception as error:
         # The catalog may have accepted it before its answer was lost. Unless that is known, no file is deleted.
         _refresh(table)
-        is_done = table.metadata.snapshot_by_id(producer.snapshot_id) is not None
-        if not is_done and not isinstance(error, FileNotFoundError):  # metadata that was replaced while it was read
+        if table.metadata.snapshot_by_id(producer.snapshot_id) is not None:
+            return True
+        if not _is_overtaken(before, table.metadata, error):
             raise
-        return is_done
+        return False
     return True
 
 
-def trim_versions(transaction: Any, kept: int, above: int, older_than: datetime | None = None) -> int:
+def _is_overtaken(before: Any, now: Any, error: Exception) -> bool:
+    """Return whether a commit failed because of another, and cannot succeed any more."""
+    if now.current_snapshot_id != before.current_snapshot_id:
+        return True
+    # Versions that this commit named were removed, or metadata was replaced while it was read.
+    return isinstance(error, ValueError | FileNotFoundError) and now != before
+
+
+def forget_versions(table: Any, older_than: datetime) -> int:
+    """Remove all versions from before a time, except the newest; return how many."""
+    from pyiceberg.exceptions import CommitFailedException  # noqa: PLC0415
+
+    for _ in _wait_between_tries():
+        with _taking_turns(table):
+            _refresh(table)
+            transaction = table.transaction()
+            count = _trim_versions(transaction, kept=1, above=1, older_than=older_than)
+            try:
+                transaction.commit_transaction()
+            except (CommitFailedException, ValueError):  # another writer changed the table, or removed them
+                continue
+            return count
+    raise _busy(table)
+
+
+def _trim_versions(transaction: Any, kept: int, above: int, older_than: datetime | None = None) -> int:
     """Forget old versions, except the newest `kept`; return how many."""
     from pyiceberg.table.update.snapshot import ExpireSnapshots  # noqa: PLC0415
 
@@ -157,3 +184,7 @@ def _refresh(table: Any) -> None:
             continue
         return
     table.refresh()
+
+
+def _busy(table: Any) -> RunBusy:
+    return RunBusy(f"other writers changed {table.location()} for {_MOST_SECONDS:.0f} s without a pause. Try again.")
