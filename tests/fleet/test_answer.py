@@ -113,7 +113,7 @@ def test_the_scope_is_job_label_and_day() -> None:
         ask(*runs, job="none")
 
 
-_NS = st.integers(0, 10**18)
+_NS = st.integers(0, 10**21)
 
 
 @st.composite

@@ -80,8 +80,14 @@ def test_summaries_become_rows_and_back(made):
 def test_impossible_summaries_are_refused():
     with pytest.raises(ValueError, match="does not sum to its whole time"):
         keep_newest([make_summary("a", total_ns=1)])
-    with pytest.raises(ValueError, match="is over 2,562,048 GPU-hours"):
-        keep_newest([make_summary("a", total_ns=2**63, life={"training": 2**63})])
+    with pytest.raises(ValueError, match="are over 2,562,048 GPU-hours"):
+        keep_newest([make_summary("a", window_ns=2**63, lines={"compute": 2**63}, hosts=[])])
+
+
+def test_the_time_of_a_large_job_is_kept():
+    """16,384 ranks for 54 days are 21 million hours: more ns than 64 bits hold."""
+    ns = 16_384 * 54 * 24 * 3_600_000_000_000
+    assert keep_newest([make_summary("a", total_ns=ns, life={"training": ns})])[0].total_ns == ns > 2**63
 
 
 WITHOUT_ICEBERG = """

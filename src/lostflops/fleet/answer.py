@@ -46,7 +46,7 @@ _COMMIT: Final = 10
 """Letters of a commit that sentences have."""
 _DAY: Final = len("2026-01-31")
 _COUNTS: Final = """
-    select count(*), count(distinct name), coalesce(sum(total_ns), 0), count(*) filter (device is null),
+    select count(*), count(distinct name), coalesce(sum(total_ns), 0)::double, count(*) filter (device is null),
            count(*) filter (window_ns > 0), min(start), max(start) from chosen"""
 _LABELS: Final = "select distinct entry.key from chosen, unnest(map_entries(labels)) as t(entry) order by 1"
 

@@ -188,7 +188,9 @@ def name_type(kind: Any) -> str:
         return f"{name_type(kind.element_type)}[]"
     if isinstance(kind, MapType):
         return f"MAP({name_type(kind.key_type)}, {name_type(kind.value_type)})"
-    return {"string": "VARCHAR", "long": "BIGINT", "int": "INTEGER", "double": "DOUBLE"}.get(str(kind), str(kind))
+    return {"string": "VARCHAR", "long": "BIGINT", "int": "INTEGER", "double": "DOUBLE"}.get(
+        str(kind), str(kind).upper()
+    )
 
 
 def _schema() -> Any:

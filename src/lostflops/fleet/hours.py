@@ -25,7 +25,7 @@ UNLABELLED: Final = "(no label)"
 
 PARTS: Final = f"""
     lived as (
-        select *, coalesce(map_extract_value(life, '{TRAINING}'), 0) as training from chosen
+        select *, coalesce(map_extract_value(life, '{TRAINING}'), 0)::double as training from chosen
     ),
     parts as (
         select runs.run, entry.key as line, entry.value::double as ns
@@ -66,7 +66,7 @@ _BY: Final = """
     from summed left join largest using (name) order by summed.ns desc, name"""
 _HOSTS: Final = f"""
     with lived as (
-        select run, hosts, window_ns, coalesce(map_extract_value(life, '{TRAINING}'), 0) as training from chosen
+        select run, hosts, window_ns, coalesce(map_extract_value(life, '{TRAINING}'), 0)::double as training from chosen
         where window_ns > 0
     ),
     each as (select run, training / window_ns as scale, unnest(hosts) as part from lived),

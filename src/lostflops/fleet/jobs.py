@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 MOST_FIXES: Final = 10
 FEWEST_PEERS: Final = 4
 """Fewest jobs on a device, with this one, among which a place is stated."""
-_TRAINED: Final = f"coalesce(map_extract_value(life, '{TRAINING}'), 0)"
+_TRAINED: Final = f"coalesce(map_extract_value(life, '{TRAINING}'), 0)::double"
 _FIXES: Final = f"""
     with each as (select name, run, address, {_TRAINED} as training, unnest(findings) as finding from chosen),
     priced as (
@@ -32,7 +32,8 @@ _FIXES: Final = f"""
     from largest group by name, cause order by whole desc, name, cause limit {MOST_FIXES}"""
 _JOBS: Final = f"""
     with newest as (
-        select name, ranks, device, count(*) as runs, sum(total_ns) as ns, sum({_TRAINED}) as trained,
+        select name, ranks, device, count(*) as runs, sum(total_ns)::double as ns,
+               sum({_TRAINED}) as trained,
                arg_max(mfu, start) filter (mfu is not null) as mfu,
                arg_max(step_ns, start) filter (step_ns is not null) as step_ns, max(start) as start
         from chosen group by name, ranks, device

@@ -96,6 +96,8 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     findings: list[FindingSummary]
 
 
+_LONG: Final = "DECIMAL(38, 0)"
+"""For times of all ranks in the whole life of a job: 64 bits of ns end at 2.6 million hours."""
 _HOST: Final = (
     "STRUCT(host VARCHAR, device VARCHAR, ranks INTEGER, window_ns BIGINT, lines MAP(VARCHAR, BIGINT), slower DOUBLE, "
     "slower_error DOUBLE)[]"
@@ -125,8 +127,8 @@ COLUMNS: Final = {
     "tokens_per_second": "DOUBLE",
     "samples_per_second": "DOUBLE",
     "mfu": "DOUBLE",
-    "total_ns": "BIGINT",
-    "life": "MAP(VARCHAR, BIGINT)",
+    "total_ns": _LONG,
+    "life": f"MAP(VARCHAR, {_LONG})",
     "window_ns": "BIGINT",
     "lines": "MAP(VARCHAR, BIGINT)",
     "hosts": _HOST,
