@@ -2,13 +2,13 @@
 
     python benchmarks/fleet_scores.py
 
-Fleets are generated with `lostflops.testing.fleet`: 600 runs of 15 jobs on 64 to 1,024 ranks on 512 hosts, of which 2% are slow by
-3 to 15%, some only from or until some day; 3 of 10 jobs become 3% slower. A host that was slow in one run only is never
-named, so hosts that were slow in at least three count apart. Series are 40 step times, of which half become 3% slower
-at a run from 9 to 31, with normal noise, heavy tails or wild runs, each asked alone or all together. A
-regression counts as found if it was certain within 5 runs and placed at most 3 runs off. False alarms are counted in
-jobs without a regression, and before it in the others. `known noise` is the limit: the same test, if the noise of each
-series were known exactly.
+Fleets are generated with `lostflops.testing.fleet`: 600 runs of 15 jobs, on 64 to 1,024 ranks of 512 hosts, of which 2%
+are slow by 3 to 15%, some only from or until some day; 3 of 10 jobs become 3% slower. A host that was slow in one run
+only is never named, so hosts that were slow in at least three count apart. Series are 40 step times, of which half
+become 3% slower at a run from 9 to 31, with normal noise, heavy tails, wild runs, or neighbours that are alike
+(correlation 0.3), each asked alone or all together. A regression counts as found if it was certain within 5 runs and
+placed at most 3 runs off. False alarms are counted in jobs without a regression, and before it in the others. `known
+noise` is the limit: the same test, if the noise of each series were known exactly.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ RUNS: Final = 40
 WITHIN: Final = 5
 NEAR: Final = 3
 OFTEN: Final = 3
+PARTS: Final = ("series", "fleets", "healthy", "large", "mlperf")
 SHIFT: Final = 0.03
 MLPERF: Final = Path(__file__).parents[2] / "shared" / "mlperf"
 
@@ -248,25 +249,35 @@ def score_mlperf(folder: Path) -> None:
     print(f"MLPerf: {sum(bool(pace.changes) for pace in paces)} of {len(paces)} systems with a change")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Score slow hosts and regressions on known truth.")
-    parser.add_argument("--fleets", type=int, default=200)
-    parser.add_argument("--large", type=int, default=5, help="fleets of 10,000 runs; each takes 2 GB for a moment")
-    parser.add_argument("--series", type=int, default=400, help="for each kind and level of noise; half are unchanged")
-    parser.add_argument("--seed", type=int, default=SEED)
-    options = parser.parse_args()
+def score_all_series(count: int, seed: int) -> None:
+    """Score series of all kinds and levels of noise, and what would be found if the noise were known."""
     for noise in NOISES:
-        print(f"known noise, {noise:.1%} between runs\n  found within {WITHIN} runs  ", end="")
-        print(score_known_noise(noise, options.series, options.seed))
+        known = score_known_noise(noise, count, seed)
+        print(f"known noise, {noise:.1%} between runs\n  found within {WITHIN} runs  {known}", flush=True)
     for kind in KINDS:
         for noise in NOISES:
             title = f"series, {kind}, {noise:.1%} between runs"
-            score_series(kind, noise, options.series, options.seed, is_alone=True).show(f"{title}, each alone")
-            score_series(kind, noise, options.series, options.seed, is_alone=False).show(f"{title}, all together")
-    score_fleets(options.fleets, options.seed)
-    score_healthy_fleets(options.fleets // 2, options.seed + 10_000)
-    score_large_fleets(options.large, options.seed + 20_000)
-    if MLPERF.exists():
+            score_series(kind, noise, count, seed, is_alone=True).show(f"{title}, each alone")
+            score_series(kind, noise, count, seed, is_alone=False).show(f"{title}, all together")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Score slow hosts and regressions on known truth.")
+    parser.add_argument("--parts", nargs="+", default=PARTS, choices=PARTS)
+    parser.add_argument("--fleets", type=int, default=200)
+    parser.add_argument("--large", type=int, default=5, help="fleets of 10,000 runs; each takes 2 GB for a moment")
+    parser.add_argument("--series", type=int, default=300, help="for each kind and level of noise; half are unchanged")
+    parser.add_argument("--seed", type=int, default=SEED)
+    options = parser.parse_args()
+    if "series" in options.parts:
+        score_all_series(options.series, options.seed)
+    if "fleets" in options.parts:
+        score_fleets(options.fleets, options.seed)
+    if "healthy" in options.parts:
+        score_healthy_fleets(options.fleets // 2, options.seed + 10_000)
+    if "large" in options.parts:
+        score_large_fleets(options.large, options.seed + 20_000)
+    if "mlperf" in options.parts and MLPERF.exists():
         score_mlperf(MLPERF)
 
 

@@ -100,7 +100,7 @@ def compute_exact_odds(
         rows = slice(*np.searchsorted(jobs.host, [host, host + 1]))
         if not 0 < rows.stop - rows.start <= _MOST_JOBS:
             continue
-        variance = jobs.variance[rows, None] + noise.jobs.spread**2
+        variance = (jobs.variance + jobs.role)[rows, None]
         distance = (jobs.mean[rows, None] - _EFFECTS) ** 2 / variance
         logs = -(freedom + 1) / 2 * np.log1p(distance / freedom).sum(0)
         likelihood = np.exp(logs - logs.max())

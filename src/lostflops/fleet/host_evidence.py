@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -29,7 +29,10 @@ class JobMeans:
     mean: Floats
     variance: Floats
     """Its squared standard error, as far as runs of the job differ."""
+    role: Floats
+    """Variance of what the role of the host in the job adds."""
     host: Ints
+    job: Ints
     runs: Ints
 
 
@@ -56,11 +59,38 @@ def measure_run_noise(times: HostTimes) -> Noise:
 
 def average_jobs(times: HostTimes, noise: Noise) -> JobMeans:
     """Average the runs of each job on each host."""
-    _, first, job, runs = np.unique(times.job, return_index=True, return_inverse=True, return_counts=True)
+    jobs, first, job, runs = np.unique(times.job, return_index=True, return_inverse=True, return_counts=True)
     variances = times.error**2 + noise.spread**2 + _LEAST_ERROR**2
     means = compute_group_means(times.slower, variances, job, len(first), noise.freedom)
     order = np.argsort(first)  # by host and time: numbers of jobs mean nothing
-    return JobMeans(means.mean[order], means.variance[order], times.host[first[order]], runs[order])
+    return JobMeans(
+        means.mean[order],
+        means.variance[order],
+        np.zeros(len(order)),
+        times.host[first[order]],
+        jobs[order],
+        runs[order],
+    )
+
+
+def add_roles(jobs: JobMeans, noise: HostNoise) -> JobMeans:
+    """State how much the role of a host in a job may add."""
+    return replace(jobs, role=np.full(len(jobs.mean), noise.jobs.spread**2))
+
+
+def contrast_jobs(inside: JobMeans, outside: JobMeans) -> JobMeans:
+    """Compare runs inside a stretch with those outside it, where that says more: the host has the same role in both."""
+    if not outside.job.size:
+        return inside
+    order = np.argsort(outside.job)
+    places = order[np.minimum(np.searchsorted(outside.job[order], inside.job), len(order) - 1)]
+    is_better = (outside.job[places] == inside.job) & (outside.variance[places] < inside.role)
+    return replace(
+        inside,
+        mean=inside.mean - np.where(is_better, outside.mean[places], 0),
+        variance=inside.variance + np.where(is_better, outside.variance[places], 0),
+        role=np.where(is_better, 0, inside.role),
+    )
 
 
 def measure_job_noise(jobs: JobMeans) -> Noise:
@@ -78,7 +108,7 @@ def measure_job_noise(jobs: JobMeans) -> Noise:
 
 def weigh_evidence(jobs: JobMeans, noise: HostNoise, hosts: int) -> Evidence:
     """Average the jobs of each of so many hosts."""
-    variance = jobs.variance + noise.jobs.spread**2
+    variance = jobs.variance + jobs.role
     means = compute_group_means(jobs.mean, variance, jobs.host, hosts, noise.jobs.freedom)
     is_repeated = bool((jobs.runs > 1).any())
     freedom = min(noise.jobs.freedom, noise.runs.freedom) if is_repeated else noise.jobs.freedom

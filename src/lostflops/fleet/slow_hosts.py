@@ -29,7 +29,9 @@ from lostflops.fleet.host_evidence import (
     Evidence,
     HostNoise,
     JobMeans,
+    add_roles,
     average_jobs,
+    contrast_jobs,
     measure_job_noise,
     measure_run_noise,
     weigh_evidence,
@@ -158,11 +160,14 @@ def _judge(times: HostTimes, least: float) -> _Judged:
     run_noise = measure_run_noise(times)
     jobs = average_jobs(times, run_noise)
     noise = HostNoise(measure_job_noise(jobs), run_noise)
+    jobs = add_roles(jobs, noise)
     evidence = weigh_evidence(jobs, noise, count)
     effects = fit_effects(evidence, least)
     whole = _judge_jobs(jobs, evidence, noise, effects)
     stretches = find_stretches(times, noise)
-    part_jobs = average_jobs(times.select(stretches.contain_rows(times)), run_noise)
+    is_inside = stretches.contain_rows(times)
+    inside, outside = (average_jobs(times.select(rows), run_noise) for rows in (is_inside, ~is_inside))
+    part_jobs = contrast_jobs(add_roles(inside, noise), outside)
     part = _judge_jobs(part_jobs, weigh_evidence(part_jobs, noise, count), noise, effects)
     choices = np.maximum(evidence.runs * (evidence.runs + 1) / 2, 1)
     odds_of_part = part.odds / choices
