@@ -50,6 +50,7 @@ def test_json(lostflops, golden: Path) -> None:
     assert found["groups"] == [
         {
             "group": "0@0-1",
+            "kind": None,
             "ranks": 1,
             "comm_ns": 25_000,
             "hidden_ns": 5_000,
@@ -64,6 +65,7 @@ def test_json(lostflops, golden: Path) -> None:
             "group_size": 2,
             "dtype": "Float",
             "bytes": 4_000_000,
+            "sizes": 1,
             "count": 1,
             "ns": 25_000,
             "wait_ns": None,
@@ -183,12 +185,29 @@ def test_only_what_starts_in_the_window(lostflops, tmp_path: Path) -> None:
 
 
 def test_limit(lostflops, tmp_path: Path) -> None:
-    events = [kernel(n, 20 * n, 10, NCCL, 20, **collective("allreduce", n + 1, n + 1)) for n in range(25)]
+    """25 kinds of calls: five sizes in each of five groups."""
+    sizes = [(n, str(n // 5), n % 5 + 1) for n in range(25)]
+    events = [
+        kernel(n, 20 * n, 10, NCCL, 20, **collective("allreduce", size, size, group=group)) for n, group, size in sizes
+    ]
     run = make_run(tmp_path, events)
     assert len(answer(lostflops, run, "--limit", "3")["collectives"]) == 25
     assert "... and 5 more" in lostflops("comm", run).out
     assert "... and 22 more" in lostflops("comm", run, "--limit", "3").out
     assert lostflops("comm", run, "--limit", "0").code == 2
+
+
+def test_calls_of_many_sizes_are_shown_by_class(lostflops, tmp_path: Path) -> None:
+    """4 to 100 bytes in steps of 4, in one group: classes are 4, 8 to 28, and 32 to 100 bytes."""
+    events = [kernel(n, 20 * n, 10, NCCL, 20, **collective("allreduce", n + 1, n + 1)) for n in range(25)]
+    rows = answer(lostflops, make_run(tmp_path, events))["collectives"]
+    assert sum(row["count"] for row in rows) == 25
+    assert sum(row["ns"] for row in rows) == 250_000
+    found = sorted((row["bytes"], row["sizes"], row["count"]) for row in rows)
+    classes: dict[int, list[int]] = {}
+    for size in range(4, 104, 4):
+        classes.setdefault(next(power for power in range(9) if size < 4**power * 2**1.5), []).append(size)
+    assert found == sorted((sum(own) // len(own), len(own), len(own)) for own in classes.values())
 
 
 def test_gloo(lostflops, tmp_path: Path) -> None:

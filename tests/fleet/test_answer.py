@@ -18,7 +18,7 @@ from lostflops.account.ledger.lines import LINES
 from lostflops.account.pace.life import LIFE
 from lostflops.core.errors import UsageError
 from lostflops.fleet.answer import FleetScope, answer_fleet
-from lostflops.fleet.rows import select_rows
+from lostflops.fleet.rows import fill_table
 from lostflops.fleet.summary import RunSummary
 from tests.fleet.made_runs import HOUR, make_finding, make_summary
 
@@ -32,7 +32,7 @@ class Summaries:
     @contextmanager
     def table(self, columns: Sequence[str]) -> Any:
         with duckdb.connect() as connection:
-            select_rows(connection, self._made).select(*columns).create("runs")
+            fill_table(connection, "runs", self._made, columns)
             yield connection
 
 

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lostflops.core.errors import UsageError
 from lostflops.core.results import Block, Field, Figure, Result, Table
-from lostflops.core.units import format_percent, pluralise
+from lostflops.core.units import format_percent, format_time, pluralise
 from lostflops.fleet.host_times import query_host_times
 from lostflops.fleet.hours import NS_PER_HOUR, USEFUL, read_hours, tabulate_groups, tabulate_hours
 from lostflops.fleet.jobs import tabulate_fixes, tabulate_jobs
+from lostflops.fleet.regressions import find_regressions
 from lostflops.fleet.slow_hosts import SlowHosts, find_slow_hosts
+from lostflops.fleet.step_times import query_step_times
 
 if TYPE_CHECKING:
     import duckdb
@@ -40,6 +42,9 @@ _COLUMNS: Final = (
 _LARGEST: Final = 2
 """Losses that the first sentence names."""
 _MOST_NAMED: Final = 3
+_COMMIT: Final = 10
+"""Letters of a commit that sentences have."""
+_DAY: Final = len("2026-01-31")
 _COUNTS: Final = """
     select count(*), count(distinct name), coalesce(sum(total_ns), 0), count(*) filter (device is null),
            count(*) filter (window_ns > 0), min(start), max(start) from chosen"""
@@ -83,50 +88,111 @@ def answer_fleet(fleet: Fleet, scope: FleetScope, by: str = "") -> Result:
         return _answer(connection, counts, labels, by)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetFigures:
+    """What was found in the chosen runs."""
+
+    runs: int
+    jobs: int
+    whole: float
+    """Time of all ranks in ns."""
+    detailed: int
+    """Runs with a step that was recorded in detail."""
+    unit: str
+    hours: Mapping[str, float]
+    """Time by cause in ns."""
+    fixes: Table
+    hosts: SlowHosts
+    changes: Table
+
+
 def _answer(connection: duckdb.DuckDBPyConnection, counts: tuple[Any, ...], labels: list[str], by: str) -> Result:
-    hours = read_hours(connection)
-    fixes, jobs = tabulate_fixes(connection), tabulate_jobs(connection)
-    hosts = find_slow_hosts(query_host_times(connection, "chosen"))
-    unit = "rank-hours" if counts[3] else "GPU-hours"
+    found = FleetFigures(
+        runs=counts[0],
+        jobs=counts[1],
+        whole=counts[2],
+        detailed=counts[4],
+        unit="rank-hours" if counts[3] else "GPU-hours",
+        hours=read_hours(connection),
+        fixes=tabulate_fixes(connection),
+        hosts=find_slow_hosts(query_host_times(connection, "chosen")),
+        changes=_tabulate_changes(connection),
+    )
     first: list[Block] = [tabulate_groups(connection, by, labels)] if by and by != "cause" else []
-    slow = _tabulate_hosts(hosts)
+    tables = found.fixes, _tabulate_hosts(found.hosts), found.changes, tabulate_jobs(connection)
     return Result(
         name="fleet",
         title="Fleet",
-        verdict=" ".join(_sentences(counts, hours, fixes, hosts, unit)),
-        blocks=(*first, tabulate_hours(hours), *(table for table in (fixes, slow, jobs) if table.rows)),
-        notes=tuple(_notes(counts, fixes, hosts, unit)),
+        verdict=" ".join(_sentences(found)),
+        blocks=(*first, tabulate_hours(found.hours), *(table for table in tables if table.rows)),
+        notes=tuple(_notes(found)),
         more=(
-            *(table for table in (fixes, slow, jobs) if not table.rows),
-            Figure("runs", counts[0]),
-            Figure("hours_in_all", counts[2] / NS_PER_HOUR),
+            *(table for table in tables if not table.rows),
+            Figure("runs", found.runs),
+            Figure("hours_in_all", found.whole / NS_PER_HOUR),
             Figure("labels", tuple(labels)),
         ),
     )
 
 
-def _sentences(
-    counts: tuple[Any, ...], hours: Mapping[str, float], fixes: Table, hosts: SlowHosts, unit: str
-) -> Iterator[str]:
-    runs, jobs, whole, *_ = counts
+def _sentences(found: FleetFigures) -> Iterator[str]:
+    hours, whole, unit = found.hours, found.whole, found.unit
     share = hours.get(USEFUL, 0.0) / (whole or 1)
     yield (
-        f"{pluralise(runs, 'run')} of {pluralise(jobs, 'job')} used {format_hours(whole / NS_PER_HOUR)} {unit}: "
-        f"{format_percent(share)} is compute."
+        f"{pluralise(found.runs, 'run')} of {pluralise(found.jobs, 'job')} used {format_hours(whole / NS_PER_HOUR)} "
+        f"{unit}: {format_percent(share)} is compute."
     )
     losses = [(line, ns / whole) for line, ns in hours.items() if line not in (USEFUL, "training") and whole]
     if losses:
         named = " and ".join(f"{line} ({format_percent(part)})" for line, part in losses[:_LARGEST])
         yield f"The largest losses are {named}."
-    if fixes.rows:
-        job, cause, _, saved, low, high, *_ = fixes.rows[0]
+    if found.fixes.rows:
+        job, cause, _, saved, low, high, *_ = found.fixes.rows[0]
         spread = f" ({_between(low, high)})" if low is not None and high is not None else ""
         yield f"Fixing {cause} in job {job} would return most: {format_hours(float(saved or 0))} {unit}{spread}."
-    if hosts.slow:
-        named = ", ".join(f"{host.host} ({format_percent(host.slower)})" for host in hosts.slow[:_MOST_NAMED])
-        more = f" and {len(hosts.slow) - _MOST_NAMED} more" if len(hosts.slow) > _MOST_NAMED else ""
-        be = "is" if len(hosts.slow) == 1 else "are"
-        yield f"{pluralise(len(hosts.slow), 'host')} {be} slow in job after job: {named}{more}."
+    slow = found.hosts.slow
+    if slow:
+        named = ", ".join(f"{host.host} ({format_percent(host.slower)})" for host in slow[:_MOST_NAMED])
+        more = f" and {len(slow) - _MOST_NAMED} more" if len(slow) > _MOST_NAMED else ""
+        be = "is" if len(slow) == 1 else "are"
+        yield f"{pluralise(len(slow), 'host')} {be} slow in job after job: {named}{more}."
+    yield from _describe_slower(found.changes)
+
+
+def _describe_slower(changes: Table) -> Iterator[str]:
+    """Name the job that became slower by most, and how many others did."""
+    slower = [row for row in changes.to_json() if row["is_now"] and row["slower"] > 0]
+    if slower:
+        first = max(slower, key=lambda row: row["slower"])
+        commit = f" (commit {first['commit'][:_COMMIT]})" if first["commit"] else ""
+        more = f", and {pluralise(len(slower) - 1, 'other job')} too" if len(slower) > 1 else ""
+        yield (
+            f"Job {first['job']} is {format_percent(first['slower'])} slower since "
+            f"{format_time(first['start'])[:_DAY]}{commit}{more}."
+        )
+
+
+def _tabulate_changes(connection: duckdb.DuckDBPyConnection) -> Table:
+    """Return the runs from which on a job is slower or faster, the newest change of each job first."""
+    rows = []
+    for job in find_regressions(query_step_times(connection, "chosen")):
+        for number, change in enumerate(job.changes):
+            ends = change.slower, change.low, change.high
+            commits = change.commit, change.commit_before
+            rows.append((job.job, job.ranks, *ends, change.start, *commits, change.run, number == 0))
+    fields = (
+        Field("job"),
+        Field("ranks", "count"),
+        Field("slower", "share"),
+        Field("slower_low", "share", "from"),
+        Field("slower_high", "share", "to"),
+        Field("start", "time", "since"),
+        Field("commit"),
+        Field("commit_before", shown=False),
+        Field("run", shown=False),
+        Field("is_now", shown=False),
+    )
+    return Table("changes", "Jobs that became slower or faster", fields, tuple(rows), most_shown=10)
 
 
 def format_hours(hours: float) -> str:
@@ -165,24 +231,23 @@ def _tabulate_hosts(found: SlowHosts) -> Table:
     return Table("slow_hosts", "Slow hosts", fields, rows, most_shown=10)
 
 
-def _notes(counts: tuple[Any, ...], fixes: Table, hosts: SlowHosts, unit: str) -> Iterator[str]:
-    runs, *_, detailed, _, _ = counts
-    if detailed < runs:
+def _notes(found: FleetFigures) -> Iterator[str]:
+    if found.detailed < found.runs:
         yield (
-            f"{pluralise(runs - detailed, 'run')} recorded no step in detail: what is lost in their steps is unknown, "
-            "and counts as training."
+            f"{pluralise(found.runs - found.detailed, 'run')} recorded no step in detail: what is lost in their steps "
+            "is unknown, and counts as training."
         )
     yield (
         "Shares of causes inside steps are those of the recorded steps, applied to all steps of the run. Work that a "
         "restart repeats counts as training."
     )
-    if fixes.rows:
+    if found.fixes.rows:
         yield (
-            f"Fixes may save the same {unit}, so they do not add up. What to do: lostflops diagnose, on the run in "
-            "which a fix saves most."
+            f"Fixes may save the same {found.unit}, so they do not add up. What to do: lostflops diagnose, on the run "
+            "in which a fix saves most."
         )
-    if hosts.slow:
+    if found.hosts.slow:
         yield (
-            f"Of the named hosts, at most {format_percent(hosts.false_share)} are healthy, on average. Hosts are "
+            f"Of the named hosts, at most {format_percent(found.hosts.false_share)} are healthy, on average. Hosts are "
             "compared with others of the same run that do the same work."
         )

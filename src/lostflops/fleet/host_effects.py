@@ -7,12 +7,12 @@ are sums over a grid.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
-from lostflops.fleet.host_evidence import Evidence
+from lostflops.fleet.host_evidence import Evidence, HostNoise, JobMeans
 from lostflops.fleet.robust import Floats, Ints
 
 _CORE: Final = 0.002
@@ -26,6 +26,7 @@ _PRIOR_SLOW: Final = 0.2
 """One host in 100 is slow, as far as the fleet does not show otherwise; this counts as much as 20 hosts."""
 _FITTED: Final = 1000
 _AT_ONCE: Final = 2000
+_MOST_JOBS: Final = 30
 _TINY: Final = 1e-300
 
 
@@ -73,9 +74,9 @@ def fit_effects(evidence: Evidence, least: float) -> FleetEffects:
 
 
 def judge_hosts(evidence: Evidence, effects: FleetEffects) -> Posterior:
-    """Compute what is known of each host; NaN for a host without runs."""
-    count = len(evidence.mean)
-    columns = np.full((5, count), np.nan)
+    """Compute what is known of each host; a host without runs has odds of 0, and NaN for the rest."""
+    columns = np.full((5, len(evidence.mean)), np.nan)
+    columns[:2] = 0
     filled = np.flatnonzero(np.isfinite(evidence.mean))
     usual, slow, fast = _compute_priors(effects)
     mixed = (1 - effects.slow - effects.fast) * usual + effects.slow * slow + effects.fast * fast
@@ -86,6 +87,26 @@ def judge_hosts(evidence: Evidence, effects: FleetEffects) -> Posterior:
         columns[0, rows], columns[1, rows] = (likelihood @ slow) / as_usual, (likelihood @ fast) / as_usual
         columns[2:, rows] = _find_quantiles(likelihood * mixed, (0.5, 0.05, 0.95))
     return Posterior(*columns)
+
+
+def compute_exact_odds(
+    posterior: Posterior, jobs: JobMeans, noise: HostNoise, effects: FleetEffects, hosts: Ints
+) -> Posterior:
+    """Compute the odds of these hosts job by job if they have few: a mean hides that jobs contradict each other."""
+    odds, fast_odds = posterior.odds.copy(), posterior.fast_odds.copy()
+    usual, slow, fast = _compute_priors(effects)
+    freedom = noise.jobs.freedom
+    for host in hosts.tolist():
+        rows = slice(*np.searchsorted(jobs.host, [host, host + 1]))
+        if not 0 < rows.stop - rows.start <= _MOST_JOBS:
+            continue
+        variance = jobs.variance[rows, None] + noise.jobs.spread**2
+        distance = (jobs.mean[rows, None] - _EFFECTS) ** 2 / variance
+        logs = -(freedom + 1) / 2 * np.log1p(distance / freedom).sum(0)
+        likelihood = np.exp(logs - logs.max())
+        as_usual = likelihood @ usual + _TINY
+        odds[host], fast_odds[host] = likelihood @ slow / as_usual, likelihood @ fast / as_usual
+    return replace(posterior, odds=odds, fast_odds=fast_odds)
 
 
 def _improve(effects: FleetEffects, likelihood: Floats) -> FleetEffects:

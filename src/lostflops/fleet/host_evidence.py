@@ -59,7 +59,8 @@ def average_jobs(times: HostTimes, noise: Noise) -> JobMeans:
     _, first, job, runs = np.unique(times.job, return_index=True, return_inverse=True, return_counts=True)
     variances = times.error**2 + noise.spread**2 + _LEAST_ERROR**2
     means = compute_group_means(times.slower, variances, job, len(first), noise.freedom)
-    return JobMeans(means.mean, means.variance, times.host[first], runs)
+    order = np.argsort(first)  # by host and time: numbers of jobs mean nothing
+    return JobMeans(means.mean[order], means.variance[order], times.host[first[order]], runs[order])
 
 
 def measure_job_noise(jobs: JobMeans) -> Noise:

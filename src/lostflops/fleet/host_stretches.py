@@ -22,6 +22,8 @@ class Stretches:
 
     first: Ints
     last: Ints
+    advantage: Floats
+    """How much likelier the runs are if the host was slow in the stretch only, not in all of them, as a logarithm."""
 
     def contain_rows(self, times: HostTimes) -> npt.NDArray[np.bool_]:
         """Compute which rows are in the stretch of their host."""
@@ -32,14 +34,16 @@ class Stretches:
 def find_stretches(times: HostTimes, noise: HostNoise) -> Stretches:
     """Find the stretch of each host whose runs are explained best by a slow host, compared with a usual one."""
     count = len(times.names)
-    best = np.zeros(count)
+    best, whole = np.zeros(count), np.full(count, -np.inf)
     first, last = np.full(count, -1), np.full(count, -1)
     for level in _LEVELS:
-        gain, start, stop = _find_largest_sums(_compare_explanations(times, noise, level), times.host, count)
+        gains = _compare_explanations(times, noise, level)
+        whole = np.maximum(whole, np.bincount(times.host, gains, minlength=count))
+        gain, start, stop = _find_largest_sums(gains, times.host, count)
         is_better = gain > best
         best = np.where(is_better, gain, best)
         first, last = np.where(is_better, start, first), np.where(is_better, stop, last)
-    return Stretches(first, last)
+    return Stretches(first, last, best - whole)
 
 
 def _compare_explanations(times: HostTimes, noise: HostNoise, level: float) -> Floats:

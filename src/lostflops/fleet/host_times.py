@@ -19,21 +19,18 @@ _QUERY: Final = """
         select dense_rank() over (order by name) - 1 as job, row_number() over (order by run) - 1 as run, start,
             total_ns / 3.6e12 as rank_hours, hosts
         from {relation}),
-    seen as (select unnest(hosts) as host, * exclude (hosts) from runs),
-    names as (
-        select host, row_number() over (order by host) - 1 as number
-        from (select distinct host.host as host from seen where host.host is not null)),
-    devices as (
-        select device, row_number() over (order by device) - 1 as number
-        from (select distinct coalesce(host.device, '') as device from seen))
-    select names.number as host, job, run, start, devices.number as device, seen.host.slower as slower,
-        seen.host.slower_error as error, rank_hours
-    from seen join names on seen.host.host = names.host
-        join devices on coalesce(seen.host.device, '') = devices.device
-    where seen.host.slower is not null"""
+    every as (select unnest(hosts) as host, * exclude (hosts) from runs),
+    seen as (
+        select host.host as name, coalesce(host.device, '') as kind, host.slower as slower,
+            host.slower_error as error, job, run, start, rank_hours
+        from every where host.host is not null and host.slower is not null),
+    names as (select name, row_number() over (order by name) - 1 as host from (select distinct name from seen)),
+    devices as (select kind, row_number() over (order by kind) - 1 as device from (select distinct kind from seen))
+    select host, job, run, start, device, slower, error, rank_hours from seen join names using (name)
+        join devices using (kind)"""
 _NAMES: Final = """
     select distinct host.host from (select unnest(hosts) as host from {relation})
-    where host.host is not null order by all"""
+    where host.host is not null and host.slower is not null order by all"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

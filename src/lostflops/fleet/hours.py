@@ -6,7 +6,7 @@ alone: their shares are those of all training time. So all hours are on exactly 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from lostflops.account.ledger.lines import DEFINITIONS
@@ -89,7 +89,7 @@ def read_hours(fleet: duckdb.DuckDBPyConnection) -> dict[str, float]:
     return {line: float(ns) for line, ns in fleet.execute(_HOURS).fetchall()}
 
 
-def tabulate_hours(hours: dict[str, float]) -> Table:
+def tabulate_hours(hours: Mapping[str, float]) -> Table:
     whole = sum(hours.values()) or 1.0
     rows = tuple((line, ns / NS_PER_HOUR, ns / whole, describe_line(line)) for line, ns in hours.items())
     fields = (Field("cause"), Field("hours", "rate"), Field("share", "share", has_bars=True), Field("what"))

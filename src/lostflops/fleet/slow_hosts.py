@@ -3,16 +3,17 @@
 A host's extra time in a run is the sum of what the host always adds, what it adds in this job (its role there: the
 first host may do more), what it adds in this run, and the error of measurement. How much of each is usual is estimated
 from all hosts and runs, by quantiles, because few hosts are bad. All four may have heavy tails, so one wild run or job
-does not make a host slow. Most hosts differ a little (`usual_spread`); a few are slow or fast beyond that. A host is
-named if the probability that it belongs to the slow ones, by at least `least`, is at least 1 - `false_share`. So at
-most that part of the named hosts is healthy, on average over fleets that are like this model.
+does not make a host slow. Most hosts differ a little (`usual_spread`); a few are slow or fast beyond that. Each host
+has a probability that it belongs to the slow ones, by at least `least`. The likeliest are named, as long as on average
+at most `false_share` of them are healthy (the false discovery rate, over fleets that are like this model) and each is
+slow with a probability of at least 90%.
 
 A host may also have become slow, or have been repaired: its best stretch of runs is tried beside its whole record. It
 has to convince more, by the number of stretches that could have been chosen.
 
 What cancels: code that is slow, and a network that all hosts of a run share, because hosts are compared within a run.
 What cannot be separated: a host that was only seen in one job from its role in that job; such a host is only named if
-it is far slower than roles make hosts elsewhere.
+it is far slower than roles make hosts elsewhere. A host that was seen in one run only is never named.
 """
 
 from __future__ import annotations
@@ -23,8 +24,16 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from lostflops.fleet.host_effects import FleetEffects, Posterior, fit_effects, judge_hosts
-from lostflops.fleet.host_evidence import HostNoise, average_jobs, measure_job_noise, measure_run_noise, weigh_evidence
+from lostflops.fleet.host_effects import FleetEffects, Posterior, compute_exact_odds, fit_effects, judge_hosts
+from lostflops.fleet.host_evidence import (
+    Evidence,
+    HostNoise,
+    JobMeans,
+    average_jobs,
+    measure_job_noise,
+    measure_run_noise,
+    weigh_evidence,
+)
 from lostflops.fleet.host_stretches import Stretches, find_stretches
 from lostflops.fleet.host_times import HostTimes, prepare_host_times
 from lostflops.fleet.robust import Floats, Ints, compute_group_medians
@@ -32,6 +41,10 @@ from lostflops.fleet.robust import Floats, Ints, compute_group_medians
 FALSE_SHARE: Final = 0.01
 LEAST: Final = 0.015
 _LEAST_RUNS: Final = 2
+_LEAST_PROBABILITY: Final = 0.9
+_ROUNDS: Final = 4
+_SMALL: Final = 0.01
+_SUSPECT: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +63,7 @@ class HostVerdict:
     probability: float
     """That it is slow by more than hosts usually differ."""
     is_slow: bool
-    """Named, with the stated rate of false alarms."""
+    """Whether it is named, at the stated rate of false alarms."""
     first_seen: int
     """Unix time of its first run."""
     since: int | None
@@ -108,14 +121,12 @@ class _Judged:
 def find_slow_hosts(times: HostTimes, *, false_share: float = FALSE_SHARE, least: float = LEAST) -> SlowHosts:
     """Find hosts that are slow in job after job; at most `false_share` of those named are healthy."""
     coded = prepare_host_times(times)
-    judged = _judge(coded, least)
-    slow_middle = _find_slow_middles(coded, judged)
-    if slow_middle.any():
-        judged = _judge(coded.add(slow_middle), least)
+    judged = _judge_all(coded, least)
     seen = np.flatnonzero(judged.runs)
     bounds = np.append(np.searchsorted(coded.host, seen), len(coded.host))
+    named = _choose_hosts(judged, false_share)
     verdicts = [
-        _report_host(coded, judged, int(host), slice(int(bounds[number]), int(bounds[number + 1])), 1 - false_share)
+        _report_host(coded, judged, int(host), slice(int(bounds[number]), int(bounds[number + 1])), bool(named[host]))
         for number, host in enumerate(seen)
     ]
     verdicts.sort(key=lambda host: (-host.probability, -host.low, host.host))
@@ -130,6 +141,17 @@ def find_slow_hosts(times: HostTimes, *, false_share: float = FALSE_SHARE, least
     )
 
 
+def _judge_all(times: HostTimes, least: float) -> _Judged:
+    """Judge all hosts; again if half of the hosts of a run are slow, because its median host is no measure then."""
+    judged, middle = _judge(times, least), np.zeros(len(times.host))
+    for _ in range(_ROUNDS):
+        before, middle = middle, _find_slow_middles(times, judged)
+        if np.max(np.abs(middle - before), initial=0) < _SMALL:
+            break
+        judged = _judge(times.add(middle), least)
+    return judged
+
+
 def _judge(times: HostTimes, least: float) -> _Judged:
     """Compute the probability that each host is slow: in its whole record, or in a stretch of it."""
     count = len(times.names)
@@ -138,16 +160,24 @@ def _judge(times: HostTimes, least: float) -> _Judged:
     noise = HostNoise(measure_job_noise(jobs), run_noise)
     evidence = weigh_evidence(jobs, noise, count)
     effects = fit_effects(evidence, least)
-    whole = judge_hosts(evidence, effects)
+    whole = _judge_jobs(jobs, evidence, noise, effects)
     stretches = find_stretches(times, noise)
-    jobs_of_part = average_jobs(times.select(stretches.contain_rows(times)), run_noise)
-    part = judge_hosts(weigh_evidence(jobs_of_part, noise, count), effects)
+    part_jobs = average_jobs(times.select(stretches.contain_rows(times)), run_noise)
+    part = _judge_jobs(part_jobs, weigh_evidence(part_jobs, noise, count), noise, effects)
     choices = np.maximum(evidence.runs * (evidence.runs + 1) / 2, 1)
-    odds_of_part = np.nan_to_num(part.odds) / choices
-    slow = effects.slow * (np.nan_to_num(whole.odds) + odds_of_part) / 2
-    usual = 1 - effects.slow - effects.fast + effects.fast * np.nan_to_num(whole.fast_odds)
-    is_part = odds_of_part > np.nan_to_num(whole.odds)
+    odds_of_part = part.odds / choices
+    slow = effects.slow * (whole.odds + odds_of_part) / 2
+    usual = 1 - effects.slow - effects.fast + effects.fast * whole.fast_odds
+    is_part = (odds_of_part > whole.odds) | (stretches.advantage > np.log(choices))
+    is_part &= stretches.first >= 0
     return _Judged(noise, effects, evidence.runs, evidence.jobs, whole, stretches, part, slow / (slow + usual), is_part)
+
+
+def _judge_jobs(jobs: JobMeans, evidence: Evidence, noise: HostNoise, effects: FleetEffects) -> Posterior:
+    """Judge hosts by their jobs: first all by their means, then those that may be slow exactly."""
+    posterior = judge_hosts(evidence, effects)
+    suspects = np.flatnonzero(posterior.odds * effects.slow > _SUSPECT)
+    return compute_exact_odds(posterior, jobs, noise, effects, suspects)
 
 
 def _find_slow_middles(times: HostTimes, judged: _Judged) -> Floats:
@@ -160,12 +190,21 @@ def _find_slow_middles(times: HostTimes, judged: _Judged) -> Floats:
     return compute_group_medians(effect, times.run, int(times.run.max()) + 1)[times.run]
 
 
-def _report_host(times: HostTimes, judged: _Judged, host: int, rows: slice, needed: float) -> HostVerdict:
+def _choose_hosts(judged: _Judged, false_share: float) -> npt.NDArray[np.bool_]:
+    """Name the likeliest hosts, as many as keep the expected share of healthy ones among them below the limit."""
+    likely = np.flatnonzero((judged.probability >= _LEAST_PROBABILITY) & (judged.runs >= _LEAST_RUNS))
+    likely = likely[np.argsort(-judged.probability[likely], kind="stable")]
+    share = np.cumsum(1 - judged.probability[likely]) / np.arange(1, len(likely) + 1)
+    named = np.zeros(len(judged.probability), bool)
+    named[likely[share <= false_share]] = True
+    return named
+
+
+def _report_host(times: HostTimes, judged: _Judged, host: int, rows: slice, is_slow: bool) -> HostVerdict:
     """Report one host, whose rows these are."""
     is_part = bool(judged.is_part[host])
     posterior = judged.part if is_part else judged.whole
     probability = float(judged.probability[host])
-    is_slow = probability >= needed and judged.runs[host] >= _LEAST_RUNS
     first, last = rows.start, rows.stop - 1
     if is_part:
         first, last = int(judged.stretches.first[host]), int(judged.stretches.last[host])
@@ -179,7 +218,7 @@ def _report_host(times: HostTimes, judged: _Judged, host: int, rows: slice, need
         low=float(posterior.low[host]),
         high=float(posterior.high[host]),
         probability=probability,
-        is_slow=bool(is_slow),
+        is_slow=is_slow,
         first_seen=int(times.start[rows.start]),
         since=int(times.start[first]) if is_slow else None,
         until=int(times.start[last]) if is_slow and last < rows.stop - 1 else None,

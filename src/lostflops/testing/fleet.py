@@ -97,6 +97,7 @@ class SlowHostTruth:
 
     host: str
     slower: float
+    """With what it would add if it were healthy."""
     since: int
     """Unix time."""
     until: int
@@ -167,7 +168,7 @@ class GeneratedFleet:
         slow = [
             SlowHostTruth(
                 host=_name_host(host),
-                slower=float(self._extra[host]),
+                slower=float(self._extra[host] + self._effects[host]),
                 since=int(self._since[host]),
                 until=int(self._until[host]),
             )

@@ -79,6 +79,8 @@ _SUSPECTED: Final = 0.8
 """A late rank with a lower confidence is suspected, not found."""
 _RECORD: Final = "--steps 8:20"
 _STEADY: Final = 3.0
+_CHANCE: Final = 0.05
+"""How often a rank is last is evidence only if chance explains it with at most this probability."""
 """The extra time in profiled steps must exceed zero by this many standard errors; otherwise all timed steps price the
 fix."""
 _LONGEST: Final = """
@@ -227,16 +229,21 @@ def _cite_waits(case: Case, ranks: tuple[int, ...], ns: int) -> Evidence:
     return Evidence(f"Waits for {who} take {format_share(ns / (case.wall or 1))} of the time of all ranks.")
 
 
+def _describe_lateness(found: SlowRank) -> str:
+    """Return how much more time a rank needs, and how often it is last, if that is not chance."""
+    slow = f" per step (slow in {found.slow_steps} of {pluralise(found.steps, 'step')})" if found.in_steps else ""
+    more = f"spends {format_ns(found.excess)} more outside communication{slow} than ranks that do the same work"
+    last = f"is last in {found.last.times:,} of {pluralise(found.last.of, 'collective')} (p = {found.p_value:.2g})"
+    if found.excess <= 0:
+        return last
+    return f"{more}, and {last}" if found.p_value <= _CHANCE else more
+
+
 def _evidence(case: Case, late: Sequence[LateRank], sources: Sequence[str], hot: Sequence[Drift]) -> Iterator[Evidence]:
     for one in late:
         found = one.found
-        slow = f" per step (slow in {found.slow_steps} of {pluralise(found.steps, 'step')})" if found.in_steps else ""
-        more = (
-            f"spends {format_ns(found.excess)} more outside communication{slow} than ranks that do the same work, and "
-        )
         yield Evidence(
-            f"Rank {found.rank} {more if found.excess > 0 else ''}is last in {found.last.times:,} of "
-            f"{pluralise(found.last.of, 'collective')} (p = {found.p_value:.2g}).{_habitually(found.habit)}",
+            f"Rank {found.rank} {_describe_lateness(found)}.{_habitually(found.habit)}",
             events=_longest(case, found.rank, found.line),
             ranks=(found.rank,),
             steps=case.scope.steps or tuple(sorted(case.total.steps)),
