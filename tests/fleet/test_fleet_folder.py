@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from lostflops.core.errors import RunError, UsageError
 from lostflops.fleet.changes import add_runs, compact
 from lostflops.fleet.place import open_fleet
-from lostflops.fleet.rows import fill_table, keep_newest, read_summary
+from lostflops.fleet.rows import fill_table, keep_newest, read_summary, select_summaries
 from lostflops.fleet.summary import COLUMNS
 from lostflops.store.connections import connect
 from made_summaries import make_summary, summaries
@@ -73,7 +73,7 @@ def test_a_column_that_does_not_exist_is_an_error(folder):
 def test_summaries_become_rows_and_back(made):
     with connect() as connection:
         fill_table(connection, "rows", made, list(COLUMNS))
-        rows = connection.execute("FROM rows").fetchall()
+        rows = connection.execute(select_summaries("rows")).fetchall()
     assert [read_summary(dict(zip(COLUMNS, row, strict=True))) for row in rows] == made
 
 

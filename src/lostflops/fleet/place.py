@@ -12,7 +12,7 @@ from lostflops.core.errors import BrokenRun
 from lostflops.fleet.catalogs import in_words, load_table, open_scan
 from lostflops.fleet.kinds import RunFolder, TableKind, find_kind
 from lostflops.fleet.locations import local_path
-from lostflops.fleet.rows import check_columns, fill_table, quote, read_summary
+from lostflops.fleet.rows import check_columns, fill_table, quote, read_summary, select_summaries
 from lostflops.fleet.summary import COLUMNS, RunSummary
 from lostflops.store.asking import asking
 from lostflops.store.connections import connect
@@ -52,7 +52,7 @@ class Fleet:
     def summaries(self) -> Iterator[RunSummary]:
         """Return each run as it was added."""
         with self.table() as connection:
-            rows = connection.execute(f"SELECT {', '.join(map(quote, COLUMNS))} FROM {VIEW}")
+            rows = connection.execute(select_summaries(VIEW))
             while some := rows.fetchmany(_PER_FETCH):
                 yield from (read_summary(dict(zip(COLUMNS, row, strict=True))) for row in some)
 

@@ -41,6 +41,12 @@ def fill_table(
         connection.execute(f"INSERT INTO {name} SELECT {values} FROM {rows}", parameters)
 
 
+def select_summaries(table: str) -> str:
+    """Return SQL for all columns. Long integers are stored as decimals, which Python would not take for integers."""
+    kinds = {name: kind.replace("DECIMAL(38, 0)", "HUGEINT") for name, kind in COLUMNS.items()}
+    return f"SELECT {', '.join(f'{quote(name)}::{kind}' for name, kind in kinds.items())} FROM {table}"
+
+
 def read_summary(row: Mapping[str, Any]) -> RunSummary:
     """Return a row as a summary; times that are decimals in the table become whole numbers."""
     life = {line: int(ns) for line, ns in row["life"].items()}
