@@ -151,3 +151,10 @@ def test_a_calibration_of_another_device_is_refused(tmp_path: Path) -> None:
     path = calibration(tmp_path / "c.json")
     with pytest.raises(UsageError, match="was measured on cpu, not on H100-SXM5"):
         machine("bf16", device="H100-SXM5", topology=None, calibration=path, memory=None)
+
+
+def test_a_device_with_the_chip_of_another_has_its_rates() -> None:
+    ours, measured = (PublishedRates(device_named(name), "bf16") for name in ("B300", "B200"))
+    assert ours.flops(8192, 8192, 8192) == measured.flops(8192, 8192, 8192)
+    assert "public measurements of B200, which has the same chip" in ours.source
+    assert measured.source.endswith("; public measurements")

@@ -19,7 +19,7 @@ from typing import Final, Protocol
 from lostflops.account.facts.devices import DEVICES, Device, find_device
 from lostflops.core.errors import UsageError
 from lostflops.predict.costs.kernels.constants import ACHIEVABLE
-from lostflops.predict.costs.kernels.model import sustained_rate
+from lostflops.predict.costs.kernels.model import measured_name, sustained_rate
 from lostflops.predict.estimate.ranges import Range
 
 _HOPPER: Final = Range(0.6, 0.93)
@@ -98,9 +98,11 @@ class PublishedRates:
 
     @property
     def source(self) -> str:
-        known = "kernel model" if self.device.chip else f"{_BEST:.0%} of peak at best"
-        measured = "public measurements" if self.device.name in ACHIEVABLE else known
-        return f"{self.device.name}: {self.device.source}; {measured}"
+        name, measured = self.device.name, measured_name(self.device)
+        rates = "kernel model" if self.device.chip else f"{_BEST:.0%} of peak at best"
+        if measured in ACHIEVABLE:
+            rates = "public measurements" + (f" of {measured}, which has the same chip" if measured != name else "")
+        return f"{name}: {self.device.source}; {rates}"
 
     @property
     def peak(self) -> float | None:
@@ -118,7 +120,7 @@ class PublishedRates:
         best = sustained_rate(self.device, self.dtype) * 1e9 if self.device.chip else _BEST * peak
         side = min(m, n, k)
         short = side / (side + _SHORT) if side else 1
-        reached = SUSTAINED.get((self.device.name, self.dtype), Range(_TYPICAL, 1))
+        reached = SUSTAINED.get((measured_name(self.device), self.dtype), Range(_TYPICAL, 1))
         return reached * (short * best)
 
     def attention(self, sequence: int) -> Range:
