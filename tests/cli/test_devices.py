@@ -85,6 +85,18 @@ def test_probabilities_sum_to_one_and_favour_the_first(run: Path, capsys: pytest
     assert rows[0]["may_be_first"]
 
 
+def test_where_the_host_sets_the_pace_the_device_of_the_run_is_no_more_likely_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tiny = Op("aten::add", COPY, 2, [[64], [64]], host_us=50)
+    product = Op("aten::mm", "ampere_sgemm_128x64_nn", 2, [[8, 8], [8, 8]], host_us=50)
+    rows = asked(capsys, trace(tmp_path, [tiny] * 20 + [product]))["devices"]
+    assert {row["limit"] for row in rows} == {"host"}
+    assert len({row["step_ns"] for row in rows}) == 1
+    (now,) = [row for row in rows if row["is_now"]]
+    assert now["first"] == pytest.approx(1 / len(rows), rel=0.1)
+
+
 def test_devices_that_cannot_be_compared_have_a_reason(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = asked(capsys, run)
     left_out = {name: row["reason"] for row in found["left_out"] for name in row["names"]}

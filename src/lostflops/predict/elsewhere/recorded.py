@@ -1,7 +1,7 @@
 """A run that was recorded on an accelerator, on all others: one baseline, and the change `device` for each of them.
 
 The error of a prediction that other devices do not have is that of its kernels and links, and how far two runs of one
-job differ. The replay, the recorded steps and the time of a host are the same for all.
+job differ. The replay and the recorded steps are the same for all, and the host is assumed to be.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def forecast_recorded(run: Run, start: Baseline, progress: Progress | None = Non
         raise NotApplicable(f"{name} is not a known device, so others cannot be compared with it")
     expect_replays(len(start.graph.tasks) * len(DEVICES))
     floor = _floor(start)
-    made, refused = [_forecast_now(start, now)], list[Refused]()
+    made, refused = [_forecast_now(start, now, floor)], list[Refused]()
     for done, device in enumerate(DEVICES):
         if progress is not None:
             progress(done, len(DEVICES))
@@ -96,7 +96,7 @@ def _forecast(found: WhatIfAnswer, now: Device, device: Device, floor: float) ->
     )
 
 
-def _forecast_now(start: Baseline, device: Device) -> Forecast:
+def _forecast_now(start: Baseline, device: Device, floor: float) -> Forecast:
     """Return the run as it is, with the error of another run of the same job."""
     unchanged = answer(start, [])
     return Forecast(
@@ -106,6 +106,7 @@ def _forecast_now(start: Baseline, device: Device) -> Forecast:
         high=unchanged.high,
         own=unchanged.doubts.runs,
         bound=_bound(start.schedule, mean_lines(start.schedule)),
+        floor=floor,
         is_now=True,
     )
 

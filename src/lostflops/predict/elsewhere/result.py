@@ -298,8 +298,8 @@ def _left_out(compared: RankedDevices) -> Table:
 def _notes(found: Forecasts, compared: RankedDevices, prices: Prices | None) -> Iterator[str]:
     yield from distinct_notes(found.made, compared.ranked[0].forecast)
     yield (
-        "Probabilities count what is uncertain of each device alone. Errors of the replay, of the host and of the "
-        "recorded steps are the same for all devices."
+        "Probabilities count what is uncertain of each device alone, and assume a host like that of this run. Errors "
+        "of the replay and of the recorded steps are the same for all devices."
     )
     if found.peak is None:
         yield "Memory: the peak of this run is not known, so a device may be too small for it."
