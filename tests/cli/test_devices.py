@@ -166,6 +166,22 @@ def test_an_unknown_device_cannot_be_compared(tmp_path: Path, capsys: pytest.Cap
     assert "Abacus 3000 is not a known device" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("device", "ops", "says"),
+    [
+        ("NVIDIA A10G", [SCALE, PRODUCT], "A10G of this run: no confirmed fp32 peak of A10G is known"),
+        ("NVIDIA A100-SXM4-80GB", [SCALE, Op("aten::mm", "ampere_sgemm_128x64_nn", 40)], "no shapes were recorded"),
+    ],
+)
+def test_no_device_is_called_fastest_if_no_other_can_be_compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], device: str, ops: list[Op], says: str
+) -> None:
+    assert called("devices", trace(tmp_path, ops, device=device)) == 2
+    error = " ".join(capsys.readouterr().err.split())
+    assert "no other device can be compared with the" in error
+    assert says in error
+
+
 def cpu_op(name: str, start: int, shapes: list[list[int]], dur: int = 90) -> dict[str, Any]:
     types = ["float" if shape else "Scalar" for shape in shapes]
     told = {"Input Dims": shapes, "Input type": types} if shapes else {}
@@ -201,6 +217,8 @@ def test_a_run_of_a_cpu_is_ranked_by_the_work_of_its_ops(tmp_path: Path, capsys:
     assert [row["step_ns"] for row in rows] == sorted(row["step_ns"] for row in rows)
     assert "This run used no accelerator" in " ".join(found["notes"])
     assert "10 kernels" in " ".join(found["notes"])
+    assert called("devices", made) == 0
+    assert f"Next: lostflops report {made}" in capsys.readouterr().out
 
 
 def test_small_ops_of_a_cpu_are_limited_by_the_host(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -56,6 +56,9 @@ def forecast_recorded(run: Run, start: Baseline, progress: Progress | None = Non
             made.append(_forecast(answer(start, [("device", device.name)]), now, device, floor))
         except (NotApplicable, UnknownCost) as error:
             refused.append(Refused(device=device.name, reason=str(error.__cause__ or error)))
+    if len(made) == 1:
+        ((reason, _),) = Counter(one.reason for one in refused).most_common(1)
+        raise NotApplicable(f"no other device can be compared with the {now.name} of this run: {reason}")
     peak, memory_note = _peak(run, start)
     return Forecasts(
         measured=start.measured,

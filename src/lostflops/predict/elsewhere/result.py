@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -82,6 +83,8 @@ def _verdict(found: Forecasts, compared: RankedDevices, prices: Prices | None, w
 def _fastest(found: Forecasts, compared: RankedDevices) -> str:
     best, now = compared.ranked[0], compared.now
     step = f"{format_ns(round(best.forecast.step))} per step (90% interval {_format_range(best)})"
+    if best is now and len(compared.ranked) == 1:
+        return f"No other known device can run this job as it is: on {found.now} it takes {step}."
     if best is now:
         return f"No known device is predicted to be faster than {found.now}: {step}."
     ratio = f"{found.measured / best.forecast.step:.3g}x as fast as {found.now}"
@@ -97,7 +100,7 @@ def _fastest(found: Forecasts, compared: RankedDevices) -> str:
 def _surety(compared: RankedDevices) -> str:
     best, *others = compared.ranked
     if not others:
-        return "No other known device can be compared."
+        return "" if best.forecast.is_now else "No other known device can run this job as it is."
     second = f"{others[0].name} is second"
     if best.chance >= _LIKELY:
         return f"It is first with probability {format_percent(best.chance)}; {second}."
@@ -288,7 +291,7 @@ def _left_out(compared: RankedDevices) -> Table:
     """Group devices that are not ranked by the reason."""
     by_reason: dict[str, list[str]] = {}
     for one in compared.refused:
-        short = one.reason.partition(";")[0].replace(f" of {one.device}", "")
+        short = re.sub(rf" of {re.escape(one.device)}(?= |$)", "", one.reason.partition(";")[0])
         by_reason.setdefault(short, []).append(one.device)
     rows: tuple[tuple[Value, ...], ...] = tuple((", ".join(names), reason) for reason, names in by_reason.items())
     more = tuple({"names": names} for names in by_reason.values())
