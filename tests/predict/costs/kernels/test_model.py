@@ -95,5 +95,6 @@ def test_times_keep_the_order_of_the_works() -> None:
 def test_what_is_not_known_is_refused() -> None:
     with pytest.raises(NotApplicable, match="no confirmed bf16 peak of V100-SXM2"):
         kernel_ns(BY_NAME["V100-SXM2"], product(64, 64, 64))
-    with pytest.raises(NotApplicable, match="data sheet of TPU v5p"):
-        kernel_ns(BY_NAME["TPU v5p"], product(64, 64, 64))
+    for work in (product(64, 64, 64), stream(1e6)):
+        with pytest.raises(NotApplicable, match="data sheet of TPU v5p"):
+            kernel_ns(BY_NAME["TPU v5p"], work)

@@ -122,8 +122,8 @@ def _time_streams(device: Device, dtype: str, works: Sequence[KernelWork], known
 def _time_moves(device: Device, moved: Floats, share: float) -> Floats:
     """Return the time to move these bytes. What the kernel before left in the cache is not read from memory."""
     slow = moved / (require_bandwidth(device) * share)
-    chip = device.chip
-    if chip is None or "fp32" not in device.peaks:
+    chip = require_chip(device)
+    if "fp32" not in device.peaks:
         return slow
     filled = moved / (chip.cache_mb * 1e6)
     missed = filled**_SHARP / (1 + filled**_SHARP)
