@@ -188,7 +188,7 @@ def cpu_op(name: str, start: int, shapes: list[list[int]], dur: int = 90) -> dic
     return {"ph": "X", "cat": "cpu_op", "name": name, "pid": 1, "tid": 1, "ts": start, "dur": dur, "args": told}
 
 
-def cpu_run(folder: Path, ops: list[tuple[str, list[list[int]]]], steps: int = 4) -> Path:
+def cpu_run(folder: Path, ops: list[tuple[str, list[list[int]]]], steps: int = 4, ranks: int = 1) -> Path:
     events, clock = [], 1000
     for step in range(steps):
         begin = clock
@@ -199,9 +199,17 @@ def cpu_run(folder: Path, ops: list[tuple[str, list[list[int]]]], steps: int = 4
         events.append({"ph": "X", "pid": 1, "tid": 1, "args": {}, **mark})
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "rank0.pt.trace.json"
-    file.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
+    info = {"rank": 0, "world_size": ranks, "backend": "gloo"}
+    file.write_text(json.dumps({"schemaVersion": 1, "distributedInfo": info, "traceEvents": events}))
     ingest([file], folder / "run", workers=1)
     return folder / "run"
+
+
+def test_a_rank_of_several_on_cpus_is_refused_though_the_others_were_not_recorded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert called("devices", cpu_run(tmp_path, [("aten::mul", [[ELEMENTS], []])], ranks=4)) == 2
+    assert "several ranks without an accelerator" in capsys.readouterr().err
 
 
 def test_a_run_of_a_cpu_is_ranked_by_the_work_of_its_ops(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

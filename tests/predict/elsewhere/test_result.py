@@ -48,3 +48,12 @@ def test_a_reason_keeps_names_that_begin_like_the_device() -> None:
     assert shown["left_out"] == [
         {"devices": "A10", "reason": "no confirmed fp32 peak of A10G is known", "names": ["A10"]}
     ]
+
+
+def test_no_device_is_called_fastest_if_several_share_the_shortest_step() -> None:
+    made = [forecast(name, 5e5) for name in ("P4", "T4", "L4", "B200", "H20")]
+    found = show_devices(forecasts(NOW, *made, forecast("A10", 6e5)), None, UNKNOWN)
+    assert found.verdict == (
+        "5 devices share the shortest predicted step: 500 us per step (90% interval 500 to 500), 2x as fast as the "
+        "A100-SXM4-80GB of this run. They are P4, T4, L4, B200 and 1 more."
+    )

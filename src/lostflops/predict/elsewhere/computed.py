@@ -21,7 +21,7 @@ from lostflops.account.ledger.work import MATMUL_CLASSES
 from lostflops.core.errors import NotApplicable, UnknownCost
 from lostflops.core.units import format_share, pluralise
 from lostflops.predict.costs.kernels.model import kernel_times
-from lostflops.predict.elsewhere.forecast import Forecast, Forecasts, Refused
+from lostflops.predict.elsewhere.forecast import Forecast, Forecasts, Refused, count_ranks
 from lostflops.predict.elsewhere.op_steps import StepOps, median_step, read_step_ops
 from lostflops.predict.estimate.rates import LAUNCH_NS
 from lostflops.predict.graph.lines import mean_lines
@@ -44,8 +44,6 @@ _HOST: Final = 2.0
 """Factor by which the time of a launch may differ either way."""
 _MOST_UNKNOWN: Final = 0.1
 """Share of the time of ops, of those that are not known to the formulas, above which nothing can be predicted."""
-_MOST_RANKS: Final = 8
-"""Ranks whose ops are read: all do the same, or a few show the slowest."""
 _INSTEAD: Final = "describe the job instead: lostflops estimate --help"
 
 
@@ -81,7 +79,7 @@ def forecast_computed(run: Run, start: Baseline, progress: Progress | None = Non
     return Forecasts(
         measured=start.measured,
         now="the CPUs of this run",
-        ranks=len(run.ranks),
+        ranks=1,
         made=tuple(made),
         refused=tuple(refused),
         peak=None if memory is None else memory.peak_bytes,
@@ -92,12 +90,12 @@ def forecast_computed(run: Run, start: Baseline, progress: Progress | None = Non
 
 
 def _read_steps(run: Run, start: Baseline) -> list[StepOps]:
-    if len(start.graph.ranks) > 1:
+    if count_ranks(run) > 1:
         raise NotApplicable(
-            "this run has several ranks without an accelerator, and how devices would join them is not known: "
+            "this job has several ranks without an accelerator, and how devices would join them is not known: "
             f"record one rank, or {_INSTEAD}"
         )
-    steps = [read_step_ops(run, rank, median_step(start.graph.steps)) for rank in start.graph.ranks[:_MOST_RANKS]]
+    steps = [read_step_ops(run, rank, median_step(start.graph.steps)) for rank in start.graph.ranks]
     if not any(one.kernels for one in steps):
         raise NotApplicable(
             "no shapes of ops were recorded, and this run has no accelerator: record it with `lostflops run -- ...`, "

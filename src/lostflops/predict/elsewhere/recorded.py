@@ -19,7 +19,7 @@ from lostflops.account.ledger.bound import Bound
 from lostflops.account.ledger.total import RankLines, RunLedger
 from lostflops.core.errors import NotApplicable, UnknownCost
 from lostflops.predict.costs.kernels.rescale import half_width
-from lostflops.predict.elsewhere.forecast import Forecast, Forecasts, Refused
+from lostflops.predict.elsewhere.forecast import Forecast, Forecasts, Refused, count_ranks
 from lostflops.predict.graph.editing import retime_graph
 from lostflops.predict.graph.lines import mean_lines
 from lostflops.predict.graph.longest import expect_replays
@@ -63,7 +63,7 @@ def forecast_recorded(run: Run, start: Baseline, progress: Progress | None = Non
     return Forecasts(
         measured=start.measured,
         now=f"the {now.name} of this run",
-        ranks=_world(run),
+        ranks=count_ranks(run),
         made=tuple(made),
         refused=tuple(refused),
         peak=peak,
@@ -125,11 +125,6 @@ def _bound(done: Schedule, mean: Mapping[str, float]) -> Bound:
     classes = Counter({name: round(ns * share) for name, ns in zip(CLASSES, spent.tolist(), strict=True)})
     step = RankLines(0, sum(lines.values()), lines, 1)
     return Bound.of(RunLedger(ranks=[step], lines=lines, parts={"compute": classes}))
-
-
-def _world(run: Run) -> int:
-    recorded = run.rows("select coalesce(max(world_size), 0) from ranks")[0][0]
-    return max(int(recorded), len(run.ranks))
 
 
 def _peak(run: Run, start: Baseline) -> tuple[int | None, str]:

@@ -74,10 +74,28 @@ def show_devices(found: Forecasts, prices: Prices | None, work: WorkPerStep) -> 
 
 def _verdict(found: Forecasts, compared: RankedDevices, prices: Prices | None, work: WorkPerStep) -> str:
     guess = "A guess, because the replay does not match the run. " if found.is_guess else ""
-    said = [_fastest(found, compared), _surety(compared)]
+    tied = _tied(found, compared)
+    said = [tied] if tied else [_fastest(found, compared), _surety(compared)]
     if prices is not None:
         said.append(_cheapest(compared, work))
     return guess + " ".join(filter(None, said))
+
+
+def _tied(found: Forecasts, compared: RankedDevices) -> str:
+    """Return what devices have in common whose steps are the same, as they only wait for the host; "" if one device is
+    first, or if that of the run is among them."""
+    best, now = compared.ranked[0], compared.now
+    tied = [one for one in compared.ranked if round(one.forecast.step) == round(best.forecast.step)]
+    if len(tied) == 1 or now in tied:
+        return ""
+    named = ", ".join(one.name for one in tied[:_MOST_NAMED])
+    more = f" and {len(tied) - _MOST_NAMED} more" if len(tied) > _MOST_NAMED else ""
+    step = f"{format_ns(round(best.forecast.step))} per step (90% interval {_format_range(best)})"
+    ratio = f"{found.measured / best.forecast.step:.3g}x as fast as {found.now}"
+    limits = {one.forecast.bound.word for one in tied}
+    (limit,) = limits if len(limits) == 1 else (None,)
+    why = f" There the {limit} limits the job." if limit in _NOT_OF_DEVICE else ""
+    return f"{len(tied)} devices share the shortest predicted step: {step}, {ratio}.{why} They are {named}{more}."
 
 
 def _fastest(found: Forecasts, compared: RankedDevices) -> str:
