@@ -166,6 +166,20 @@ def test_an_unknown_device_cannot_be_compared(tmp_path: Path, capsys: pytest.Cap
     assert "Abacus 3000 is not a known device" in capsys.readouterr().err
 
 
+def test_ranks_on_different_devices_cannot_be_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = []
+    for rank, device in enumerate(("NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-80GB")):
+        trace(tmp_path / str(rank), [SCALE, PRODUCT], device=device)
+        files.append(tmp_path / f"rank{rank}.pt.trace.json")
+        (tmp_path / str(rank) / "rank0.pt.trace.json").rename(files[-1])
+    ingest(files, tmp_path / "run", workers=1)
+    assert called("devices", tmp_path / "run") == 2
+    names = "NVIDIA A100-SXM4-80GB and NVIDIA H100 80GB HBM3"
+    assert f"ranks have different devices ({names})" in " ".join(capsys.readouterr().err.split())
+    assert called("whatif", tmp_path / "run", "--change", "device=B200") == 2
+    assert f"the peaks of {names} are not known" in " ".join(capsys.readouterr().err.split())
+
+
 @pytest.mark.parametrize(
     ("device", "ops", "says"),
     [

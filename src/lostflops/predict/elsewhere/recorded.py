@@ -26,6 +26,7 @@ from lostflops.predict.graph.longest import expect_replays
 from lostflops.predict.graph.replay import replay
 from lostflops.predict.graph.tasks import TaskKind
 from lostflops.predict.whatif.answer import WhatIfAnswer, answer
+from lostflops.predict.whatif.run_facts import device_names
 from lostflops.predict.whatif.whatif import baseline_pairs, notes_of_run
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ _LINKS_DIFFER: Final = 0.3
 def forecast_recorded(run: Run, start: Baseline, progress: Progress | None = None) -> Forecasts:
     """Predict the run on every known device. Raise `NotApplicable` if none can be compared with that of the run."""
     now = find_device(start.facts.device) if start.facts.device else None
+    if now is None and len(names := device_names(run)) > 1:
+        raise NotApplicable(f"ranks have different devices ({' and '.join(names)}), so no other can replace them all")
     if now is None:
         name = start.facts.device or "the device of this run"
         raise NotApplicable(f"{name} is not a known device, so others cannot be compared with it")
