@@ -202,13 +202,16 @@ def cpu_op(name: str, start: int, shapes: list[list[int]], dur: int = 90) -> dic
     return {"ph": "X", "cat": "cpu_op", "name": name, "pid": 1, "tid": 1, "ts": start, "dur": dur, "args": told}
 
 
-def cpu_run(folder: Path, ops: list[tuple[str, list[list[int]]]], steps: int = 4, ranks: int = 1) -> Path:
+def cpu_run(
+    folder: Path, ops: list[tuple[str, list[list[int]]]], steps: int = 4, ranks: int = 1, between: int = 2
+) -> Path:
+    """A run whose ops take 90 us each, with Python for `between` us after each."""
     events, clock = [], 1000
     for step in range(steps):
         begin = clock
         for name, shapes in ops:
             events.append(cpu_op(name, clock, shapes))
-            clock += 100
+            clock += 90 + between
         mark = {"cat": "user_annotation", "name": f"ProfilerStep#{step}", "ts": begin, "dur": clock - begin}
         events.append({"ph": "X", "pid": 1, "tid": 1, "args": {}, **mark})
     folder.mkdir(parents=True, exist_ok=True)
@@ -248,6 +251,12 @@ def test_small_ops_of_a_cpu_are_limited_by_the_host(tmp_path: Path, capsys: pyte
     assert {row["limit"] for row in found["devices"]} == {"host"}
     assert {row["step_ns"] for row in found["devices"]} == {50 * 6_000}
     assert found["devices"][0]["first"] < 0.2
+
+
+def test_python_between_ops_takes_as_long_with_any_device(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = asked(capsys, cpu_run(tmp_path, [("aten::mul", [[64], []])] * 50, between=1_000))
+    assert {row["step_ns"] for row in found["devices"]} == {50 * 1_000_000}
+    assert {row["limit"] for row in found["devices"]} == {"host"}
 
 
 @pytest.mark.parametrize(
