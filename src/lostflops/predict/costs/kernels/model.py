@@ -23,8 +23,10 @@ from lostflops.core.errors import NotApplicable
 from lostflops.predict.costs.kernels.constants import (
     ACHIEVABLE,
     CACHE_WIDTH,
+    ELSEWHERE_IN_TRAINING,
     FITTED,
     FLOOR_NS,
+    IN_TRAINING,
     TENSOR_ENERGY,
     TENSOR_RAMP,
     TENSOR_SHARE,
@@ -175,6 +177,15 @@ def _published_share(device: Device, dtype: str) -> float | None:
     listed = ACHIEVABLE.get(measured_name(device), {})
     source = "fp8" if dtype == "fp8" and "fp8" in listed else "bf16"
     return listed[source] / device.peaks[source] if source in listed else None
+
+
+def training_share(device: Device, dtype: str) -> tuple[float, float]:
+    """Return the least and the most part of the sustained rate that products reach in training. 16 bits and tf32 reach
+    the same."""
+    if dtype == "fp32":
+        return ELSEWHERE_IN_TRAINING
+    listed = IN_TRAINING.get(measured_name(device), {})
+    return listed.get("fp8" if dtype == "fp8" else "bf16", ELSEWHERE_IN_TRAINING)
 
 
 def measured_name(device: Device) -> str:
