@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from math import hypot
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from lostflops.predict.graph.longest import expect_replays
 from lostflops.predict.graph.replay import replay
 from lostflops.predict.graph.tasks import TaskKind
 from lostflops.predict.whatif.answer import WhatIfAnswer, answer
+from lostflops.predict.whatif.changes.device import links_doubt
 from lostflops.predict.whatif.run_facts import device_names
 from lostflops.predict.whatif.whatif import baseline_pairs, notes_of_run
 
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
     from lostflops.store.run import Run
 
 Progress = Callable[[int, int], None]
-_LINKS_DIFFER: Final = 0.3
-"""Part by which transfers on other links may differ, as the change `device` assumes."""
 
 
 def forecast_recorded(run: Run, start: Baseline, progress: Progress | None = None) -> Forecasts:
@@ -89,7 +88,7 @@ def _forecast(found: WhatIfAnswer, now: Device, device: Device, floor: float) ->
     (one,) = found.applied
     lines = mean_lines(found.schedule)
     kernels = half_width(now, device) * (lines["compute"] + lines["copy"])
-    links = _LINKS_DIFFER * lines["comm.transfer"]
+    links = links_doubt(now, device) * lines["comm.transfer"]
     return Forecast(
         device=device,
         step=found.predicted,

@@ -83,10 +83,10 @@ def _verdict(found: Forecasts, compared: RankedDevices, prices: Prices | None, w
 
 def _tied(found: Forecasts, compared: RankedDevices) -> str:
     """Return what devices have in common whose steps are the same, as they only wait for the host; "" if one device is
-    first, or if that of the run is among them."""
+    first, or if that of the run may be as fast."""
     best, now = compared.ranked[0], compared.now
     tied = [one for one in compared.ranked if round(one.forecast.step) == round(best.forecast.step)]
-    if len(tied) == 1 or now in tied:
+    if len(tied) == 1 or (now is not None and now.may_be_first):
         return ""
     named = ", ".join(one.name for one in tied[:_MOST_NAMED])
     more = f" and {len(tied) - _MOST_NAMED} more" if len(tied) > _MOST_NAMED else ""

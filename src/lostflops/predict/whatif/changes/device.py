@@ -25,7 +25,7 @@ from lostflops.predict.graph.replay import Schedule, replay
 from lostflops.predict.graph.tasks import Flags, TaskGraph, TaskKind
 from lostflops.predict.whatif.change import Change, Edited, Facts
 from lostflops.predict.whatif.graph_edits.kernel_times import device_now, dtype_now
-from lostflops.predict.whatif.graph_edits.network import faster
+from lostflops.predict.whatif.graph_edits.network import faster, share_of_unknown
 from lostflops.predict.whatif.graph_edits.selecting import names_with, of_class
 
 _HOST_DIFFERS: Final = 0.2
@@ -33,6 +33,10 @@ _HOST_DIFFERS: Final = 0.2
 pairs of H100 and MI300X machines it was up to 15%."""
 _LINKS_DIFFER: Final = 0.3
 """The same for transfers on other links: an assumption."""
+_LINKS_UNKNOWN: Final = 1.0
+"""The same if the links of one of the devices are not known, so that transfers stay as recorded: an assumption."""
+_MOST_UNTIMED: Final = 0.05
+"""Part of the step, of transfers that cannot be timed on slower links, above which nothing is predicted."""
 _KERNEL_LINES: Final = ("compute", "copy")
 _HOST_LINES: Final = ("idle.host", "idle.python", "idle.sync", "idle.data", "idle.alloc", "idle.compile")
 
@@ -45,6 +49,11 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
     dtype = dtype_now(graph, facts) if _multiplies(graph).any() else None
     changed, note = _relink(graph, facts, own, other)
     done = replay(retime_graph(changed, duration=_rescale_kernels(changed, own, other, dtype)))
+    if _has_slower_links(own, other) and _share_untimed(done) > _MOST_UNTIMED:
+        raise NotApplicable(
+            "its links within a host are slower, and transfers without a known operation and size cannot be timed on "
+            "them: record with lostflops run"
+        )
     return Edited(
         graph=done.graph,
         schedule=done,
@@ -78,6 +87,20 @@ def _multiplies(graph: TaskGraph) -> Flags:
     return found
 
 
+def _has_slower_links(own: Device, other: Device) -> bool:
+    return own.scaleup_gbs is not None and other.scaleup_gbs is not None and other.scaleup_gbs < own.scaleup_gbs
+
+
+def _share_untimed(done: Schedule) -> float:
+    """Return the part of the step that waits for transfers which cannot be timed on other links."""
+    return share_of_unknown(done.graph) * mean_lines(done)["comm.transfer"] / max(done.mean_step, 1.0)
+
+
+def links_doubt(own: Device, other: Device) -> float:
+    """Return the part by which transfers may differ in nine of ten cases."""
+    return _LINKS_DIFFER if own.scaleup_gbs and other.scaleup_gbs else _LINKS_UNKNOWN
+
+
 def _rescale_kernels(
     graph: TaskGraph, own: Device, other: Device, dtype: str | None
 ) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
@@ -95,7 +118,9 @@ def _estimate_error(done: Schedule, own: Device, other: Device) -> float:
     """Return half the width of the 90% interval of a step, in ns, from what is not known of kernels and of the host."""
     lines = mean_lines(done)
     kernels, host = (sum(lines[name] for name in names) for names in (_KERNEL_LINES, _HOST_LINES))
-    return hypot(half_width(own, other) * kernels, _HOST_DIFFERS * host, _LINKS_DIFFER * lines["comm.transfer"])
+    return hypot(
+        half_width(own, other) * kernels, _HOST_DIFFERS * host, links_doubt(own, other) * lines["comm.transfer"]
+    )
 
 
 def _describe(own: Device, other: Device, dtype: str | None, links: str) -> list[str]:
