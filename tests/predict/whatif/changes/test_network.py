@@ -64,6 +64,9 @@ def test_transfers_that_cannot_be_timed_on_slower_links_are_refused():
     own = replace(facts(100.0, 1.0), device="NVIDIA A100-SXM4-80GB", dtype="bf16")
     with pytest.raises(NotApplicable, match="its links within a host are slower"):
         DEVICE.apply(job(M(1000, size=-1), steps=STEP), "L4", own)
+    short = job(M(1000, size=-1), M(40_000, size=-1, ranks=1), steps=STEP)  # 2% of the step here, 18% on a T4
+    with pytest.raises(NotApplicable, match="its links within a host are slower"):
+        DEVICE.apply(short, "T4", replace(own, dtype="fp16"))
     assert DEVICE.apply(job(M(1000, size=-1), steps=STEP), "B200", own).graph.meetings.transfer.tolist() == [1000]
     timed = DEVICE.apply(job(M(1000, size=900), steps=STEP), "L4", own)
     assert timed.graph.meetings.transfer.tolist() == [round(100 + 900 * 300 / 31)]

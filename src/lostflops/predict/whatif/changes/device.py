@@ -36,7 +36,8 @@ _LINKS_DIFFER: Final = 0.3
 _LINKS_UNKNOWN: Final = 1.0
 """The same if the links of one of the devices are not known, so that transfers stay as recorded: an assumption."""
 _MOST_UNTIMED: Final = 0.05
-"""Part of the step, of transfers that cannot be timed on slower links, above which nothing is predicted."""
+"""Part of the step that transfers which cannot be timed would take longer on slower links, above which nothing is
+predicted."""
 _KERNEL_LINES: Final = ("compute", "copy")
 _HOST_LINES: Final = ("idle.host", "idle.python", "idle.sync", "idle.data", "idle.alloc", "idle.compile")
 
@@ -49,7 +50,7 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
     dtype = dtype_now(graph, facts) if _multiplies(graph).any() else None
     changed, note = _relink(graph, facts, own, other)
     done = replay(retime_graph(changed, duration=_rescale_kernels(changed, own, other, dtype)))
-    if _has_slower_links(own, other) and _share_untimed(done) > _MOST_UNTIMED:
+    if _share_untimed(done) * _slower_links(own, other) > _MOST_UNTIMED:
         raise NotApplicable(
             "its links within a host are slower, and transfers without a known operation and size cannot be timed on "
             "them: record with lostflops run"
@@ -87,8 +88,9 @@ def _multiplies(graph: TaskGraph) -> Flags:
     return found
 
 
-def _has_slower_links(own: Device, other: Device) -> bool:
-    return own.scaleup_gbs is not None and other.scaleup_gbs is not None and other.scaleup_gbs < own.scaleup_gbs
+def _slower_links(own: Device, other: Device) -> float:
+    """Return the part by which transfers take longer on the links of the other device; 0 if they do not."""
+    return max(own.scaleup_gbs / other.scaleup_gbs - 1, 0.0) if own.scaleup_gbs and other.scaleup_gbs else 0.0
 
 
 def _share_untimed(done: Schedule) -> float:
