@@ -85,6 +85,18 @@ def test_probabilities_sum_to_one_and_favour_the_first(run: Path, capsys: pytest
     assert rows[0]["may_be_first"]
 
 
+def test_where_the_host_sets_the_pace_the_device_of_the_run_is_no_more_likely_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tiny = Op("aten::add", COPY, 2, [[64], [64]], host_us=50)
+    product = Op("aten::mm", "ampere_sgemm_128x64_nn", 2, [[8, 8], [8, 8]], host_us=50)
+    rows = asked(capsys, trace(tmp_path, [tiny] * 20 + [product]))["devices"]
+    assert {row["limit"] for row in rows} == {"host"}
+    assert len({row["step_ns"] for row in rows}) == 1
+    (now,) = [row for row in rows if row["is_now"]]
+    assert now["first"] == pytest.approx(1 / len(rows), rel=0.1)
+
+
 def test_devices_that_cannot_be_compared_have_a_reason(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = asked(capsys, run)
     left_out = {name: row["reason"] for row in found["left_out"] for name in row["names"]}
@@ -154,26 +166,67 @@ def test_an_unknown_device_cannot_be_compared(tmp_path: Path, capsys: pytest.Cap
     assert "Abacus 3000 is not a known device" in capsys.readouterr().err
 
 
+def test_ranks_on_different_devices_cannot_be_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = []
+    for rank, device in enumerate(("NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-80GB")):
+        trace(tmp_path / str(rank), [SCALE, PRODUCT], device=device)
+        files.append(tmp_path / f"rank{rank}.pt.trace.json")
+        (tmp_path / str(rank) / "rank0.pt.trace.json").rename(files[-1])
+    ingest(files, tmp_path / "run", workers=1)
+    assert called("devices", tmp_path / "run") == 2
+    names = "NVIDIA A100-SXM4-80GB and NVIDIA H100 80GB HBM3"
+    assert f"ranks have different devices ({names})" in " ".join(capsys.readouterr().err.split())
+    assert called("whatif", tmp_path / "run", "--change", "device=B200") == 2
+    assert f"the peaks of {names} are not known" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize(
+    ("device", "ops", "says"),
+    [
+        ("NVIDIA A10G", [SCALE, PRODUCT], "A10G of this run: no confirmed fp32 peak of A10G is known"),
+        ("NVIDIA A100-SXM4-80GB", [SCALE, Op("aten::mm", "ampere_sgemm_128x64_nn", 40)], "no shapes were recorded"),
+    ],
+)
+def test_no_device_is_called_fastest_if_no_other_can_be_compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], device: str, ops: list[Op], says: str
+) -> None:
+    assert called("devices", trace(tmp_path, ops, device=device)) == 2
+    error = " ".join(capsys.readouterr().err.split())
+    assert "no other device can be compared with the" in error
+    assert says in error
+
+
 def cpu_op(name: str, start: int, shapes: list[list[int]], dur: int = 90) -> dict[str, Any]:
     types = ["float" if shape else "Scalar" for shape in shapes]
     told = {"Input Dims": shapes, "Input type": types} if shapes else {}
     return {"ph": "X", "cat": "cpu_op", "name": name, "pid": 1, "tid": 1, "ts": start, "dur": dur, "args": told}
 
 
-def cpu_run(folder: Path, ops: list[tuple[str, list[list[int]]]], steps: int = 4) -> Path:
+def cpu_run(
+    folder: Path, ops: list[tuple[str, list[list[int]]]], steps: int = 4, ranks: int = 1, between: int = 2
+) -> Path:
+    """A run whose ops take 90 us each, with Python for `between` us after each."""
     events, clock = [], 1000
     for step in range(steps):
         begin = clock
         for name, shapes in ops:
             events.append(cpu_op(name, clock, shapes))
-            clock += 100
+            clock += 90 + between
         mark = {"cat": "user_annotation", "name": f"ProfilerStep#{step}", "ts": begin, "dur": clock - begin}
         events.append({"ph": "X", "pid": 1, "tid": 1, "args": {}, **mark})
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "rank0.pt.trace.json"
-    file.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
+    info = {"rank": 0, "world_size": ranks, "backend": "gloo"}
+    file.write_text(json.dumps({"schemaVersion": 1, "distributedInfo": info, "traceEvents": events}))
     ingest([file], folder / "run", workers=1)
     return folder / "run"
+
+
+def test_a_rank_of_several_on_cpus_is_refused_though_the_others_were_not_recorded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert called("devices", cpu_run(tmp_path, [("aten::mul", [[ELEMENTS], []])], ranks=4)) == 2
+    assert "several ranks without an accelerator" in capsys.readouterr().err
 
 
 def test_a_run_of_a_cpu_is_ranked_by_the_work_of_its_ops(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -189,6 +242,8 @@ def test_a_run_of_a_cpu_is_ranked_by_the_work_of_its_ops(tmp_path: Path, capsys:
     assert [row["step_ns"] for row in rows] == sorted(row["step_ns"] for row in rows)
     assert "This run used no accelerator" in " ".join(found["notes"])
     assert "10 kernels" in " ".join(found["notes"])
+    assert called("devices", made) == 0
+    assert f"Next: lostflops report {made}" in capsys.readouterr().out
 
 
 def test_small_ops_of_a_cpu_are_limited_by_the_host(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -196,6 +251,12 @@ def test_small_ops_of_a_cpu_are_limited_by_the_host(tmp_path: Path, capsys: pyte
     assert {row["limit"] for row in found["devices"]} == {"host"}
     assert {row["step_ns"] for row in found["devices"]} == {50 * 6_000}
     assert found["devices"][0]["first"] < 0.2
+
+
+def test_python_between_ops_takes_as_long_with_any_device(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = asked(capsys, cpu_run(tmp_path, [("aten::mul", [[64], []])] * 50, between=1_000))
+    assert {row["step_ns"] for row in found["devices"]} == {50 * 1_000_000}
+    assert {row["limit"] for row in found["devices"]} == {"host"}
 
 
 @pytest.mark.parametrize(

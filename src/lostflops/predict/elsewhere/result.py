@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -73,15 +74,35 @@ def show_devices(found: Forecasts, prices: Prices | None, work: WorkPerStep) -> 
 
 def _verdict(found: Forecasts, compared: RankedDevices, prices: Prices | None, work: WorkPerStep) -> str:
     guess = "A guess, because the replay does not match the run. " if found.is_guess else ""
-    said = [_fastest(found, compared), _surety(compared)]
+    tied = _tied(found, compared)
+    said = [tied] if tied else [_fastest(found, compared), _surety(compared)]
     if prices is not None:
         said.append(_cheapest(compared, work))
     return guess + " ".join(filter(None, said))
 
 
+def _tied(found: Forecasts, compared: RankedDevices) -> str:
+    """Return what devices have in common whose steps are the same, as they only wait for the host; "" if one device is
+    first, or if that of the run may be as fast."""
+    best, now = compared.ranked[0], compared.now
+    tied = [one for one in compared.ranked if round(one.forecast.step) == round(best.forecast.step)]
+    if len(tied) == 1 or (now is not None and now.may_be_first):
+        return ""
+    named = ", ".join(one.name for one in tied[:_MOST_NAMED])
+    more = f" and {len(tied) - _MOST_NAMED} more" if len(tied) > _MOST_NAMED else ""
+    step = f"{format_ns(round(best.forecast.step))} per step (90% interval {_format_range(best)})"
+    ratio = f"{found.measured / best.forecast.step:.3g}x as fast as {found.now}"
+    limits = {one.forecast.bound.word for one in tied}
+    (limit,) = limits if len(limits) == 1 else (None,)
+    why = f" There the {limit} limits the job." if limit in _NOT_OF_DEVICE else ""
+    return f"{len(tied)} devices share the shortest predicted step: {step}, {ratio}.{why} They are {named}{more}."
+
+
 def _fastest(found: Forecasts, compared: RankedDevices) -> str:
     best, now = compared.ranked[0], compared.now
     step = f"{format_ns(round(best.forecast.step))} per step (90% interval {_format_range(best)})"
+    if best is now and len(compared.ranked) == 1:
+        return f"No other known device can run this job as it is: on {found.now} it takes {step}."
     if best is now:
         return f"No known device is predicted to be faster than {found.now}: {step}."
     ratio = f"{found.measured / best.forecast.step:.3g}x as fast as {found.now}"
@@ -97,7 +118,7 @@ def _fastest(found: Forecasts, compared: RankedDevices) -> str:
 def _surety(compared: RankedDevices) -> str:
     best, *others = compared.ranked
     if not others:
-        return "No other known device can be compared."
+        return "" if best.forecast.is_now else "No other known device can run this job as it is."
     second = f"{others[0].name} is second"
     if best.chance >= _LIKELY:
         return f"It is first with probability {format_percent(best.chance)}; {second}."
@@ -288,7 +309,7 @@ def _left_out(compared: RankedDevices) -> Table:
     """Group devices that are not ranked by the reason."""
     by_reason: dict[str, list[str]] = {}
     for one in compared.refused:
-        short = one.reason.partition(";")[0].replace(f" of {one.device}", "")
+        short = re.sub(rf" of {re.escape(one.device)}(?= |$)", "", one.reason.partition(";")[0])
         by_reason.setdefault(short, []).append(one.device)
     rows: tuple[tuple[Value, ...], ...] = tuple((", ".join(names), reason) for reason, names in by_reason.items())
     more = tuple({"names": names} for names in by_reason.values())
@@ -298,8 +319,8 @@ def _left_out(compared: RankedDevices) -> Table:
 def _notes(found: Forecasts, compared: RankedDevices, prices: Prices | None) -> Iterator[str]:
     yield from distinct_notes(found.made, compared.ranked[0].forecast)
     yield (
-        "Probabilities count what is uncertain of each device alone. Errors of the replay, of the host and of the "
-        "recorded steps are the same for all devices."
+        "Probabilities count what is uncertain of each device alone, and assume a host like that of this run. Errors "
+        "of the replay and of the recorded steps are the same for all devices."
     )
     if found.peak is None:
         yield "Memory: the peak of this run is not known, so a device may be too small for it."
