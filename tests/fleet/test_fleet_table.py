@@ -1,5 +1,6 @@
 """A fleet that was made by adding runs: an Iceberg table, the same for every engine that reads it."""
 
+import functools
 import json
 import os
 import sqlite3
@@ -17,6 +18,7 @@ from made_summaries import make_summary, summaries
 
 pytest.importorskip("pyiceberg", reason="the extra fleet is not installed")
 
+import sqlalchemy
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.utils.config import Config
 
@@ -57,6 +59,9 @@ def place(tmp_path):
 @pytest.fixture
 def configured(tmp_path, monkeypatch):
     """A catalog that is described elsewhere."""
+    monkeypatch.setattr(commits, "_LONGEST_TURN", 0.05)
+    engine = functools.partial(sqlalchemy.create_engine, poolclass=sqlalchemy.NullPool)
+    monkeypatch.setattr("pyiceberg.catalog.sql.create_engine", engine)  # leaves no connection open
     monkeypatch.setenv("PYICEBERG_CATALOG__PROD__TYPE", "sql")
     monkeypatch.setenv("PYICEBERG_CATALOG__PROD__URI", f"sqlite:///{tmp_path}/other.db")
     monkeypatch.setenv("PYICEBERG_CATALOG__PROD__WAREHOUSE", f"file://{tmp_path}/warehouse")

@@ -133,15 +133,23 @@ def _open_catalog(kind: TableKind) -> Any:
         from pyiceberg.catalog import load_catalog  # noqa: PLC0415
 
         return load_catalog(kind.name)
-    from pyiceberg.catalog.sql import SqlCatalog  # noqa: PLC0415
-    from sqlalchemy import URL  # noqa: PLC0415
+    return _open_local(kind.folder)
 
-    file = str(kind.folder / CATALOG_FILE)
-    url = URL.create("sqlite", database=file, query={"timeout": str(LOCK_SECONDS)}).render_as_string(
-        hide_password=False
-    )
-    properties = {"uri": url, "warehouse": f"file://{kind.folder}", "py-io-impl": _FOLDER_IO}
-    return SqlCatalog(NAME, **properties)
+
+def _open_local(folder: Path) -> Any:
+    from pyiceberg.catalog.sql import SqlCatalog  # noqa: PLC0415
+    from sqlalchemy import URL, NullPool, create_engine  # noqa: PLC0415
+
+    url = URL.create("sqlite", database=str(folder / CATALOG_FILE), query={"timeout": str(LOCK_SECONDS)})
+    properties = {
+        "uri": url.render_as_string(hide_password=False),
+        "warehouse": f"file://{folder}",
+        "py-io-impl": _FOLDER_IO,
+    }
+    catalog = SqlCatalog(NAME, **properties)
+    catalog.engine.dispose()
+    catalog.engine = create_engine(url, poolclass=NullPool)  # keeps no connection open after use
+    return catalog
 
 
 def _locate_files(kind: TableKind) -> str | None:
