@@ -4,7 +4,7 @@
 
 Fleets are generated with `lostflops.testing.fleet`: 600 runs of 15 jobs, on 64 to 1,024 ranks of 512 hosts, of which 2%
 are slow by 3 to 15%, some only from or until some day; 3 of 10 jobs become 3% slower. A host that was slow in one run
-only is never named, so hosts that were slow in at least three count apart. Series are 40 step times, of which half
+only is never named, so hosts that were slow in at least three count apart. RunSeries are 40 step times, of which half
 become 3% slower at a run from 9 to 31, with normal noise, heavy tails, wild runs, or neighbours that are alike
 (correlation 0.3), each asked alone or all together. A regression counts as found if it was certain within 5 runs and
 placed at most 3 runs off. False alarms are counted in jobs without a regression, and before it in the others. `known
@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from lostflops.fleet.change_points import RUNS_AFTER, RUNS_BEFORE
 from lostflops.fleet.host_times import HostTimes, read_host_times
-from lostflops.fleet.regressions import JobPace, find_regressions
+from lostflops.fleet.regressions import JobHistory, find_regressions
 from lostflops.fleet.slow_hosts import find_slow_hosts
 from lostflops.fleet.step_times import StepTime, read_step_times
 from lostflops.fleet.summary import RunSummary
@@ -107,7 +107,7 @@ class ChangeScores:
     def __init__(self) -> None:
         self.found, self.late, self.false, self.faster = Rate(), Rate(), Rate(), Rate()
 
-    def add(self, pace: JobPace, order: dict[str, int], planted: int | None) -> None:
+    def add(self, pace: JobHistory, order: dict[str, int], planted: int | None) -> None:
         """Add one job, whose runs have this order, and which became slower at a run, or never."""
         rises = [(order[change.run], order[change.seen]) for change in pace.changes if change.is_slower]
         if planted is not None:

@@ -26,7 +26,7 @@ import numpy.typing as npt
 
 from lostflops.fleet.host_effects import FleetEffects, Posterior, compute_exact_odds, fit_effects, judge_hosts
 from lostflops.fleet.host_evidence import (
-    Evidence,
+    HostEvidence,
     HostNoise,
     JobMeans,
     add_roles,
@@ -36,7 +36,7 @@ from lostflops.fleet.host_evidence import (
     measure_run_noise,
     weigh_evidence,
 )
-from lostflops.fleet.host_stretches import Stretches, find_stretches
+from lostflops.fleet.host_stretches import SlowStretches, find_stretches
 from lostflops.fleet.host_times import HostTimes, prepare_host_times
 from lostflops.fleet.robust import Floats, Ints, compute_group_medians
 
@@ -109,7 +109,7 @@ class _Judged:
     runs: Ints
     jobs: Ints
     whole: Posterior
-    stretches: Stretches
+    stretches: SlowStretches
     part: Posterior
     probability: Floats
     is_part: npt.NDArray[np.bool_]
@@ -178,7 +178,7 @@ def _judge(times: HostTimes, least: float) -> _Judged:
     return _Judged(noise, effects, evidence.runs, evidence.jobs, whole, stretches, part, slow / (slow + usual), is_part)
 
 
-def _judge_jobs(jobs: JobMeans, evidence: Evidence, noise: HostNoise, effects: FleetEffects) -> Posterior:
+def _judge_jobs(jobs: JobMeans, evidence: HostEvidence, noise: HostNoise, effects: FleetEffects) -> Posterior:
     """Judge hosts by their jobs: first all by their means, then those that may be slow exactly."""
     posterior = judge_hosts(evidence, effects)
     suspects = np.flatnonzero(posterior.odds * effects.slow > _SUSPECT)
