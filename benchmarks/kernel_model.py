@@ -23,7 +23,7 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from lostflops.account.facts.devices import Device, find_device
-from lostflops.predict.costs.kernels.constants import FITTED, Constants
+from lostflops.predict.costs.kernels.constants import Constants
 from lostflops.predict.costs.kernels.model import KernelWork, kernel_times
 
 SIBLINGS = {
@@ -112,8 +112,11 @@ def device_of(name: str) -> Device:
     return device
 
 
-def fit(kernels: Iterable[Measured], start: Constants = FITTED) -> Constants:
-    """Least squares of the logarithm, robust, each device with the same weight, in the logarithm of each constant."""
+def fit(kernels: Iterable[Measured]) -> Constants:
+    """Least squares of the logarithm, robust, each device with the same weight, in the logarithm of each constant.
+
+    Starts at what is known before any measurement, so that nothing of a device that is held out gets into it.
+    """
     kernels = [one for one in kernels if one.device.chip]
     names = [field.name for field in fields(Constants)]
     weights = [np.sqrt(np.mean([len(other.works) for other in kernels]) / len(one.works)) for one in kernels]
@@ -125,15 +128,15 @@ def fit(kernels: Iterable[Measured], start: Constants = FITTED) -> Constants:
         own = [weight * one.error(known) for one, weight in zip(kernels, weights, strict=True)]
         return np.concatenate([*own, np.sqrt(PRIOR_WEIGHT) * 0.2 * (values - middle) / spread])
 
-    first = np.log([getattr(start, name) for name in names])
-    done = least_squares(miss, first, loss="soft_l1", f_scale=0.2, x_scale=spread, max_nfev=12)
+    done = least_squares(miss, middle, loss="soft_l1", f_scale=0.2, x_scale=spread, xtol=1e-4, max_nfev=60)
+    assert done.status > 0, "the fit has not converged"
     return Constants(*(float(f"{value:.4g}") for value in np.exp(done.x)))
 
 
-def unseen(kernels: list[Measured], device: Device, start: Constants) -> Constants:
+def unseen(kernels: list[Measured], device: Device) -> Constants:
     """Constants from all other devices."""
     hidden = {device.name, *SIBLINGS.get(device.name, ())}
-    return fit([one for one in kernels if one.device.name not in hidden], start)
+    return fit([one for one in kernels if one.device.name not in hidden])
 
 
 def main() -> None:
@@ -148,7 +151,7 @@ def main() -> None:
     if asked.what == "score":
         from kernel_scores import score  # noqa: PLC0415
 
-        result = score(asked.data, kernels, known)
+        result = score(asked.data, kernels)
         if asked.json:
             asked.json.write_text(json.dumps(result, indent=1) + "\n")
 

@@ -29,9 +29,9 @@ SHOWN = ("L4", "A100-PCIe-80GB", "H100-SXM5", "MI250 (one GCD)", "V100-PCIe", "A
 FOUR = ("A100-SXM4-40GB",)
 
 
-def score(folder: Path, kernels: list[Measured], start: Constants) -> dict[str, Any]:
+def score(folder: Path, kernels: list[Measured]) -> dict[str, Any]:
     jobs = read_jobs(folder)
-    constants = {name: unseen(kernels, _named(name), start) for name in (*SHOWN, *FOUR)}
+    constants = {name: unseen(kernels, _named(name)) for name in (*SHOWN, *FOUR)}
     result = {
         "kernels": list(_kernel_errors(read(folder, MANY), constants)),
         "ops": list(_op_errors(folder, constants)),

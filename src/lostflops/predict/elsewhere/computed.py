@@ -171,6 +171,6 @@ def _notes(steps: Sequence[StepOps]) -> Iterator[str]:
     )
     yield (
         f"Assumed: products stay in {precision}, the optimizer works on lists of tensors (foreach), and getting a "
-        f"batch takes as long as here. The host takes {LAUNCH_NS / 1000:g} us for each launch, or as long as Python "
-        "between ops here if that is more. Data travels to the device while it computes."
+        f"batch takes the same time as here. The host takes {LAUNCH_NS / 1000:g} us for each launch, or as long as "
+        "Python between ops here if that is more. Data travels to the device while it computes."
     )
