@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from lostflops.fleet.change_points import RUNS_AFTER, RUNS_BEFORE
 from lostflops.fleet.host_times import HostTimes, read_host_times
-from lostflops.fleet.regressions import JobPace, find_regressions
+from lostflops.fleet.regressions import JobHistory, find_regressions
 from lostflops.fleet.slow_hosts import find_slow_hosts
 from lostflops.fleet.step_times import StepTime, read_step_times
 from lostflops.fleet.summary import RunSummary
@@ -107,7 +107,7 @@ class ChangeScores:
     def __init__(self) -> None:
         self.found, self.late, self.false, self.faster = Rate(), Rate(), Rate(), Rate()
 
-    def add(self, pace: JobPace, order: dict[str, int], planted: int | None) -> None:
+    def add(self, pace: JobHistory, order: dict[str, int], planted: int | None) -> None:
         """Add one job, whose runs have this order, and which became slower at a run, or never."""
         rises = [(order[change.run], order[change.seen]) for change in pace.changes if change.is_slower]
         if planted is not None:

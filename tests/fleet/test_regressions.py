@@ -16,7 +16,7 @@ from lostflops.fleet.change_points import (
     compute_student_deviate,
     find_breaks,
 )
-from lostflops.fleet.regressions import JobPace, find_regressions
+from lostflops.fleet.regressions import JobHistory, find_regressions
 from lostflops.fleet.step_noise import OWN_NOISE, fit_step_noise
 from lostflops.fleet.step_times import StepTime, query_step_times, read_step_times
 from lostflops.fleet.summary import COLUMNS
@@ -42,7 +42,7 @@ def draw_steps(*levels: tuple[float, int], noise: float = 0.004, seed: int = 0) 
     return (means * np.exp(random.normal(0, noise, len(means)))).tolist()
 
 
-def ask(times: list[StepTime]) -> JobPace:
+def ask(times: list[StepTime]) -> JobHistory:
     (pace,) = find_regressions(times)
     return pace
 

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from lostflops.fleet.host_evidence import Evidence, HostNoise, JobMeans
+from lostflops.fleet.host_evidence import HostEvidence, HostNoise, JobMeans
 from lostflops.fleet.robust import Floats, Ints
 
 _CORE: Final = 0.002
@@ -56,7 +56,7 @@ class Posterior:
     high: Floats
 
 
-def fit_effects(evidence: Evidence, least: float) -> FleetEffects:
+def fit_effects(evidence: HostEvidence, least: float) -> FleetEffects:
     """Fit the distribution of effects by expectation and maximisation, with a weak prior on the share of slow hosts."""
     rows = np.flatnonzero(np.isfinite(evidence.mean))
     rows = rows[:: max(1, -(-len(rows) // _FITTED))]
@@ -73,7 +73,7 @@ def fit_effects(evidence: Evidence, least: float) -> FleetEffects:
     return effects
 
 
-def judge_hosts(evidence: Evidence, effects: FleetEffects) -> Posterior:
+def judge_hosts(evidence: HostEvidence, effects: FleetEffects) -> Posterior:
     """Compute what is known of each host; a host without runs has odds of 0, and NaN for the rest."""
     columns = np.full((5, len(evidence.mean)), np.nan)
     columns[:2] = 0
@@ -133,7 +133,7 @@ def _compute_priors(effects: FleetEffects) -> tuple[Floats, Floats, Floats]:
     return usual / usual.sum(), slow / slow.sum(), fast / fast.sum()
 
 
-def _compute_likelihood(evidence: Evidence, rows: Ints) -> Floats:
+def _compute_likelihood(evidence: HostEvidence, rows: Ints) -> Floats:
     """Compute how likely the runs of each host are for each effect, up to a factor for the host."""
     mean = np.clip(evidence.mean[rows, None], _EFFECTS[0], _EFFECTS[-1])
     steps = np.interp(mean, _EFFECTS, _WIDTHS)

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from lostflops.fleet.host_times import HostTimes
-from lostflops.fleet.robust import USUAL_FREEDOM, Floats, Ints, Noise, compute_group_means, estimate_noise
+from lostflops.fleet.robust import USUAL_FREEDOM, Floats, Ints, StudentNoise, compute_group_means, estimate_noise
 
 _FEWEST_PAIRS: Final = 20
 _LEAST_ERROR: Final = 1e-4
@@ -18,8 +18,8 @@ _LEAST_ERROR: Final = 1e-4
 class HostNoise:
     """How much a host usually differs from job to job, and from run to run of a job, measurement errors aside."""
 
-    jobs: Noise
-    runs: Noise
+    jobs: StudentNoise
+    runs: StudentNoise
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class JobMeans:
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class HostEvidence:
     """Student's t distribution of each host's effect, from its runs alone; NaN for a host without runs."""
 
     mean: Floats
@@ -47,17 +47,17 @@ class Evidence:
     jobs: Ints
 
 
-def measure_run_noise(times: HostTimes) -> Noise:
+def measure_run_noise(times: HostTimes) -> StudentNoise:
     """Measure the usual noise from differences between neighbouring runs of the same job on the same host."""
     order = np.argsort(times.job, kind="stable")
     job, slower, known = times.job[order], times.slower[order], times.error[order] ** 2
     is_pair = job[1:] == job[:-1]
     if is_pair.sum() < _FEWEST_PAIRS:
-        return Noise(0, USUAL_FREEDOM)
+        return StudentNoise(0, USUAL_FREEDOM)
     return estimate_noise(np.diff(slower)[is_pair], (known[1:] + known[:-1])[is_pair])
 
 
-def average_jobs(times: HostTimes, noise: Noise) -> JobMeans:
+def average_jobs(times: HostTimes, noise: StudentNoise) -> JobMeans:
     """Average the runs of each job on each host."""
     jobs, first, job, runs = np.unique(times.job, return_index=True, return_inverse=True, return_counts=True)
     variances = times.error**2 + noise.spread**2 + _LEAST_ERROR**2
@@ -93,7 +93,7 @@ def contrast_jobs(inside: JobMeans, outside: JobMeans) -> JobMeans:
     )
 
 
-def measure_job_noise(jobs: JobMeans) -> Noise:
+def measure_job_noise(jobs: JobMeans) -> StudentNoise:
     """Measure the usual noise from differences between jobs of the same host.
 
     If hosts have too few jobs for that, half of the spread of all hosts and jobs is taken for that of jobs.
@@ -102,11 +102,11 @@ def measure_job_noise(jobs: JobMeans) -> Noise:
     if is_pair.sum() >= _FEWEST_PAIRS:
         return estimate_noise(np.diff(jobs.mean)[is_pair], (jobs.variance[1:] + jobs.variance[:-1])[is_pair])
     if not jobs.mean.size:
-        return Noise(0, USUAL_FREEDOM)
-    return Noise(estimate_noise(jobs.mean - np.median(jobs.mean), jobs.variance).spread, USUAL_FREEDOM)
+        return StudentNoise(0, USUAL_FREEDOM)
+    return StudentNoise(estimate_noise(jobs.mean - np.median(jobs.mean), jobs.variance).spread, USUAL_FREEDOM)
 
 
-def weigh_evidence(jobs: JobMeans, noise: HostNoise, hosts: int) -> Evidence:
+def weigh_evidence(jobs: JobMeans, noise: HostNoise, hosts: int) -> HostEvidence:
     """Average the jobs of each of so many hosts."""
     variance = jobs.variance + jobs.role
     means = compute_group_means(jobs.mean, variance, jobs.host, hosts, noise.jobs.freedom)
@@ -114,7 +114,7 @@ def weigh_evidence(jobs: JobMeans, noise: HostNoise, hosts: int) -> Evidence:
     freedom = min(noise.jobs.freedom, noise.runs.freedom) if is_repeated else noise.jobs.freedom
     # Further runs of a job are further evidence only as far as the error of its mean matters.
     independent = np.bincount(jobs.host, 1 + (jobs.runs - 1) * jobs.variance / variance, minlength=hosts)
-    return Evidence(
+    return HostEvidence(
         means.mean,
         np.sqrt(means.variance),
         np.maximum(independent * (freedom + 1) - 1, 1),

@@ -25,7 +25,7 @@ from lostflops.fleet.change_points import (
 )
 from lostflops.fleet.robust import Floats
 from lostflops.fleet.step_noise import FLOOR, OWN_NOISE, StepNoise, fit_step_noise
-from lostflops.fleet.step_times import Series, StepTime, list_series
+from lostflops.fleet.step_times import SeriesOfSteps, StepTime, list_series
 
 _DEVIATE: Final = 1.645
 """Of a 90% interval."""
@@ -36,7 +36,7 @@ _NEW_COMMIT: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Level:
+class PaceLevel:
     """The step time of runs between two changes."""
 
     runs: int
@@ -67,8 +67,8 @@ class PaceChange:
     low: float
     high: float
     """90% interval of `slower`."""
-    before: Level
-    after: Level
+    before: PaceLevel
+    after: PaceLevel
 
     @property
     def is_slower(self) -> bool:
@@ -77,7 +77,7 @@ class PaceChange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobPace:
+class JobHistory:
     """The pace of one job over its runs."""
 
     job: str
@@ -86,7 +86,7 @@ class JobPace:
     runs: int
     noise: float
     """Standard deviation between runs without a change, as a part of the step."""
-    now: Level
+    now: PaceLevel
     """Runs since the last change."""
     changes: tuple[PaceChange, ...]
     """Newest first."""
@@ -96,7 +96,7 @@ class JobPace:
     """By how much it is longer now than at its best level."""
 
 
-def find_regressions(times: Iterable[StepTime]) -> tuple[JobPace, ...]:
+def find_regressions(times: Iterable[StepTime]) -> tuple[JobHistory, ...]:
     """Find changes of all jobs: first those that are slower now than before, by how much, then the others."""
     series = list_series(times)
     if not series:
@@ -125,7 +125,7 @@ def _remove_breaks(values: Floats, breaks: Sequence[Sequence[Break]]) -> Floats:
     return values
 
 
-def _report_job(series: Series, breaks: list[Break], noise: StepNoise) -> JobPace:
+def _report_job(series: SeriesOfSteps, breaks: list[Break], noise: StepNoise) -> JobHistory:
     """Report one job, whose level changes here."""
     breaks = _place_breaks(series, breaks)
     parts = [
@@ -139,7 +139,7 @@ def _report_job(series: Series, breaks: list[Break], noise: StepNoise) -> JobPac
     ]
     best = min(level.step_ns for level in levels)
     first = series.runs[0]
-    return JobPace(
+    return JobHistory(
         job=first.job,
         ranks=first.ranks,
         device=first.device,
@@ -152,7 +152,7 @@ def _report_job(series: Series, breaks: list[Break], noise: StepNoise) -> JobPac
     )
 
 
-def _place_breaks(series: Series, breaks: list[Break]) -> list[Break]:
+def _place_breaks(series: SeriesOfSteps, breaks: list[Break]) -> list[Break]:
     """Place each change where all runs around it, and new commits, make it most likely."""
     placed: list[Break] = []
     for number, found in enumerate(breaks):
@@ -164,7 +164,7 @@ def _place_breaks(series: Series, breaks: list[Break]) -> list[Break]:
     return placed
 
 
-def _place_break(series: Series, start: int, stop: int, candidates: Iterable[int], seen: int) -> int:
+def _place_break(series: SeriesOfSteps, start: int, stop: int, candidates: Iterable[int], seen: int) -> int:
     """Choose the likeliest of the candidates for one change between two others."""
     values, weights = _weigh_part(series, start, stop)
     scores = {}
@@ -183,7 +183,7 @@ def _sum_squares(values: Floats, weights: Floats) -> float:
     return float(weights @ (values - mean) ** 2)
 
 
-def _weigh_part(series: Series, first: int, stop: int) -> tuple[Floats, Floats]:
+def _weigh_part(series: SeriesOfSteps, first: int, stop: int) -> tuple[Floats, Floats]:
     """Return the values of some runs, and their weights."""
     values = series.values[first:stop]
     return values, weigh_runs(values[None, :], series.errors[None, first:stop])[0]
@@ -196,10 +196,10 @@ def _measure_spread(parts: list[tuple[Floats, Floats]], noise: StepNoise) -> tup
     return max(float(np.sqrt(squares / freedom)), FLOOR), freedom
 
 
-def _measure_level(values: Floats, weights: Floats, spread: float, freedom: float, correlation: float) -> Level:
+def _measure_level(values: Floats, weights: Floats, spread: float, freedom: float, correlation: float) -> PaceLevel:
     """Measure the level of some runs."""
     inflation = (1 + correlation) / (1 - correlation)
-    return Level(
+    return PaceLevel(
         runs=len(values),
         step_ns=float(np.exp(weights @ values / weights.sum())),
         error=spread * float(np.sqrt(inflation / weights.sum())),
@@ -207,7 +207,7 @@ def _measure_level(values: Floats, weights: Floats, spread: float, freedom: floa
     )
 
 
-def _report_change(series: Series, found: Break, before: Level, after: Level) -> PaceChange:
+def _report_change(series: SeriesOfSteps, found: Break, before: PaceLevel, after: PaceLevel) -> PaceChange:
     """Report one change."""
     first, last = series.runs[found.first], series.runs[found.first - 1]
     rise = float(np.log(after.step_ns / before.step_ns))
