@@ -4,7 +4,7 @@
 
 Fleets are generated with `lostflops.testing.fleet`: 600 runs of 15 jobs, on 64 to 1,024 ranks of 512 hosts, of which 2%
 are slow by 3 to 15%, some only from or until some day; 3 of 10 jobs become 3% slower. A host that was slow in one run
-only is never named, so hosts that were slow in at least three count apart. RunSeries are 40 step times, of which half
+only is never named, so hosts that were slow in at least three count apart. Series are 40 step times, of which half
 become 3% slower at a run from 9 to 31, with normal noise, heavy tails, wild runs, or neighbours that are alike
 (correlation 0.3), each asked alone or all together. A regression counts as found if it was certain within 5 runs and
 placed at most 3 runs off. False alarms are counted in jobs without a regression, and before it in the others. `known

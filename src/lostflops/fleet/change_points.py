@@ -4,7 +4,9 @@ After each run, all divisions of the runs since the last change are tried: at le
 `RUNS_AFTER` after. The means of both sides are compared by Student's t, with the noise within the sides. A single wild
 run is no change: it loses weight with the square of its distance from the runs around it. The threshold is such that
 1% of unchanged series of 40 runs ever show a rise, and 1% ever a fall; it was found by simulation (normal noise; with
-tails of Student's t, or with 3% of wild runs, it is less). `benchmarks/fleet_scores.py` measures it.
+tails of Student's t, or with 3% of wild runs, it is about the same or less). Neighbouring runs that are alike
+(correlation 0.3) raise it to 6%, unless other series of the fleet show their correlation. `benchmarks/fleet_scores.py`
+measures it.
 """
 
 from __future__ import annotations
@@ -72,8 +74,6 @@ def compute_deviates(values: Floats, errors: Floats, noise: StepNoise) -> tuple[
 
 def weigh_runs(values: Floats, errors: Floats) -> Floats:
     """Compute weights of runs: less for uncertain runs, and for those unlike the runs around them."""
-    if values.shape[1] < 2:
-        return np.ones_like(values)
     neighbours = np.abs(np.diff(values, axis=1))
     spread = np.maximum(1.0484 * np.median(neighbours, axis=1, keepdims=True), FLOOR)
     certain = spread**2 / (spread**2 + errors**2)

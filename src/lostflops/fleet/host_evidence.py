@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from lostflops.fleet.host_times import HostTimes
-from lostflops.fleet.robust import USUAL_FREEDOM, EffectNoise, Floats, Ints, compute_group_means, estimate_noise
+from lostflops.fleet.robust import USUAL_FREEDOM, Floats, Ints, StudentNoise, compute_group_means, estimate_noise
 
 _FEWEST_PAIRS: Final = 20
 _LEAST_ERROR: Final = 1e-4
@@ -18,8 +18,8 @@ _LEAST_ERROR: Final = 1e-4
 class HostNoise:
     """How much a host usually differs from job to job, and from run to run of a job, measurement errors aside."""
 
-    jobs: EffectNoise
-    runs: EffectNoise
+    jobs: StudentNoise
+    runs: StudentNoise
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,17 +47,17 @@ class HostEvidence:
     jobs: Ints
 
 
-def measure_run_noise(times: HostTimes) -> EffectNoise:
+def measure_run_noise(times: HostTimes) -> StudentNoise:
     """Measure the usual noise from differences between neighbouring runs of the same job on the same host."""
     order = np.argsort(times.job, kind="stable")
     job, slower, known = times.job[order], times.slower[order], times.error[order] ** 2
     is_pair = job[1:] == job[:-1]
     if is_pair.sum() < _FEWEST_PAIRS:
-        return EffectNoise(0, USUAL_FREEDOM)
+        return StudentNoise(0, USUAL_FREEDOM)
     return estimate_noise(np.diff(slower)[is_pair], (known[1:] + known[:-1])[is_pair])
 
 
-def average_jobs(times: HostTimes, noise: EffectNoise) -> JobMeans:
+def average_jobs(times: HostTimes, noise: StudentNoise) -> JobMeans:
     """Average the runs of each job on each host."""
     jobs, first, job, runs = np.unique(times.job, return_index=True, return_inverse=True, return_counts=True)
     variances = times.error**2 + noise.spread**2 + _LEAST_ERROR**2
@@ -93,7 +93,7 @@ def contrast_jobs(inside: JobMeans, outside: JobMeans) -> JobMeans:
     )
 
 
-def measure_job_noise(jobs: JobMeans) -> EffectNoise:
+def measure_job_noise(jobs: JobMeans) -> StudentNoise:
     """Measure the usual noise from differences between jobs of the same host.
 
     If hosts have too few jobs for that, half of the spread of all hosts and jobs is taken for that of jobs.
@@ -102,8 +102,8 @@ def measure_job_noise(jobs: JobMeans) -> EffectNoise:
     if is_pair.sum() >= _FEWEST_PAIRS:
         return estimate_noise(np.diff(jobs.mean)[is_pair], (jobs.variance[1:] + jobs.variance[:-1])[is_pair])
     if not jobs.mean.size:
-        return EffectNoise(0, USUAL_FREEDOM)
-    return EffectNoise(estimate_noise(jobs.mean - np.median(jobs.mean), jobs.variance).spread, USUAL_FREEDOM)
+        return StudentNoise(0, USUAL_FREEDOM)
+    return StudentNoise(estimate_noise(jobs.mean - np.median(jobs.mean), jobs.variance).spread, USUAL_FREEDOM)
 
 
 def weigh_evidence(jobs: JobMeans, noise: HostNoise, hosts: int) -> HostEvidence:

@@ -17,7 +17,7 @@ _LEVELS: Final = (0.03, 0.06, 0.12, 0.25)
 
 
 @dataclass(frozen=True, slots=True)
-class SlowStretches:
+class HostStretches:
     """Rows of each host, `first` to `last`; both -1 where no stretch looks slow."""
 
     first: Ints
@@ -31,7 +31,7 @@ class SlowStretches:
         return (rows >= self.first[times.host]) & (rows <= self.last[times.host])
 
 
-def find_stretches(times: HostTimes, noise: HostNoise) -> SlowStretches:
+def find_stretches(times: HostTimes, noise: HostNoise) -> HostStretches:
     """Find the stretch of each host whose runs are explained best by a slow host, compared with a usual one."""
     count = len(times.names)
     best, whole = np.zeros(count), np.full(count, -np.inf)
@@ -43,7 +43,7 @@ def find_stretches(times: HostTimes, noise: HostNoise) -> SlowStretches:
         is_better = gain > best
         best = np.where(is_better, gain, best)
         first, last = np.where(is_better, start, first), np.where(is_better, stop, last)
-    return SlowStretches(first, last, best - whole)
+    return HostStretches(first, last, best - whole)
 
 
 def _compare_explanations(times: HostTimes, noise: HostNoise, level: float) -> Floats:

@@ -25,7 +25,7 @@ from lostflops.fleet.change_points import (
 )
 from lostflops.fleet.robust import Floats
 from lostflops.fleet.step_noise import FLOOR, OWN_NOISE, StepNoise, fit_step_noise
-from lostflops.fleet.step_times import RunSeries, StepTime, list_series
+from lostflops.fleet.step_times import SeriesOfSteps, StepTime, list_series
 
 _DEVIATE: Final = 1.645
 """Of a 90% interval."""
@@ -125,7 +125,7 @@ def _remove_breaks(values: Floats, breaks: Sequence[Sequence[Break]]) -> Floats:
     return values
 
 
-def _report_job(series: RunSeries, breaks: list[Break], noise: StepNoise) -> JobHistory:
+def _report_job(series: SeriesOfSteps, breaks: list[Break], noise: StepNoise) -> JobHistory:
     """Report one job, whose level changes here."""
     breaks = _place_breaks(series, breaks)
     parts = [
@@ -152,7 +152,7 @@ def _report_job(series: RunSeries, breaks: list[Break], noise: StepNoise) -> Job
     )
 
 
-def _place_breaks(series: RunSeries, breaks: list[Break]) -> list[Break]:
+def _place_breaks(series: SeriesOfSteps, breaks: list[Break]) -> list[Break]:
     """Place each change where all runs around it, and new commits, make it most likely."""
     placed: list[Break] = []
     for number, found in enumerate(breaks):
@@ -164,7 +164,7 @@ def _place_breaks(series: RunSeries, breaks: list[Break]) -> list[Break]:
     return placed
 
 
-def _place_break(series: RunSeries, start: int, stop: int, candidates: Iterable[int], seen: int) -> int:
+def _place_break(series: SeriesOfSteps, start: int, stop: int, candidates: Iterable[int], seen: int) -> int:
     """Choose the likeliest of the candidates for one change between two others."""
     values, weights = _weigh_part(series, start, stop)
     scores = {}
@@ -183,7 +183,7 @@ def _sum_squares(values: Floats, weights: Floats) -> float:
     return float(weights @ (values - mean) ** 2)
 
 
-def _weigh_part(series: RunSeries, first: int, stop: int) -> tuple[Floats, Floats]:
+def _weigh_part(series: SeriesOfSteps, first: int, stop: int) -> tuple[Floats, Floats]:
     """Return the values of some runs, and their weights."""
     values = series.values[first:stop]
     return values, weigh_runs(values[None, :], series.errors[None, first:stop])[0]
@@ -207,7 +207,7 @@ def _measure_level(values: Floats, weights: Floats, spread: float, freedom: floa
     )
 
 
-def _report_change(series: RunSeries, found: Break, before: PaceLevel, after: PaceLevel) -> PaceChange:
+def _report_change(series: SeriesOfSteps, found: Break, before: PaceLevel, after: PaceLevel) -> PaceChange:
     """Report one change."""
     first, last = series.runs[found.first], series.runs[found.first - 1]
     rise = float(np.log(after.step_ns / before.step_ns))

@@ -25,7 +25,7 @@ _ENOUGH: Final = 30_000
 
 
 @dataclass(frozen=True, slots=True)
-class EffectNoise:
+class StudentNoise:
     """Student's t distribution around 0."""
 
     spread: float
@@ -74,19 +74,19 @@ def compute_group_means(values: Floats, variances: Floats, groups: Ints, count: 
     return GroupMeans(mean, known * np.maximum(1, np.where(sizes > 1, excess, 1)), sizes)
 
 
-def estimate_noise(differences: Floats, variances: Floats) -> EffectNoise:
+def estimate_noise(differences: Floats, variances: Floats) -> StudentNoise:
     """Estimate the noise of values from differences of two, of which these variances are known already.
 
     It is estimated by quantiles, so pairs between which something changed do not matter while they are few.
     """
     if not differences.size:
-        return EffectNoise(0, USUAL_FREEDOM)
+        return StudentNoise(0, USUAL_FREEDOM)
     part = slice(None, None, -(-len(differences) // _ENOUGH))
     sizes, variances = np.abs(differences[part]), variances[part]
     spread = _match_median(sizes, variances, 0.6745)
     freedom = _estimate_freedom(sizes / np.sqrt(variances + 2 * spread**2 + 1e-18))
     constant = float(np.interp(1 / freedom, _FREEDOMS, _MEDIANS))
-    return EffectNoise(_match_median(sizes, variances, constant), freedom)
+    return StudentNoise(_match_median(sizes, variances, constant), freedom)
 
 
 def _match_median(sizes: Floats, variances: Floats, median: float) -> float:

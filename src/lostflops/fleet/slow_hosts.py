@@ -36,7 +36,7 @@ from lostflops.fleet.host_evidence import (
     measure_run_noise,
     weigh_evidence,
 )
-from lostflops.fleet.host_stretches import SlowStretches, find_stretches
+from lostflops.fleet.host_stretches import HostStretches, find_stretches
 from lostflops.fleet.host_times import HostTimes, prepare_host_times
 from lostflops.fleet.robust import Floats, Ints, compute_group_medians
 
@@ -58,7 +58,7 @@ class HostVerdict:
     runs: int
     """Runs with a comparison."""
     slower: float
-    """How much more time it needs than the median host, while it was slow: 0.1 is 10%."""
+    """How much more time it needs than the median host: 0.1 is 10%. While it was slow, if it is likely slow."""
     low: float
     high: float
     """90% interval of `slower`."""
@@ -101,7 +101,7 @@ class SlowHosts:
 
 
 @dataclass(frozen=True, slots=True)
-class _Judged:
+class _HostJudgement:
     """All hosts by their whole record, and by their most suspicious stretch of runs."""
 
     noise: HostNoise
@@ -109,7 +109,7 @@ class _Judged:
     runs: Ints
     jobs: Ints
     whole: Posterior
-    stretches: SlowStretches
+    stretches: HostStretches
     part: Posterior
     probability: Floats
     is_part: npt.NDArray[np.bool_]
@@ -143,7 +143,7 @@ def find_slow_hosts(times: HostTimes, *, false_share: float = FALSE_SHARE, least
     )
 
 
-def _judge_all(times: HostTimes, least: float) -> _Judged:
+def _judge_all(times: HostTimes, least: float) -> _HostJudgement:
     """Judge all hosts; again if half of the hosts of a run are slow, because its median host is no measure then."""
     judged, middle = _judge(times, least), np.zeros(len(times.host))
     for _ in range(_ROUNDS):
@@ -154,7 +154,7 @@ def _judge_all(times: HostTimes, least: float) -> _Judged:
     return judged
 
 
-def _judge(times: HostTimes, least: float) -> _Judged:
+def _judge(times: HostTimes, least: float) -> _HostJudgement:
     """Compute the probability that each host is slow: in its whole record, or in a stretch of it."""
     count = len(times.names)
     run_noise = measure_run_noise(times)
@@ -174,8 +174,9 @@ def _judge(times: HostTimes, least: float) -> _Judged:
     slow = effects.slow * (whole.odds + odds_of_part) / 2
     usual = 1 - effects.slow - effects.fast + effects.fast * whole.fast_odds
     is_part = (odds_of_part > whole.odds) | (stretches.advantage > np.log(choices))
-    is_part &= stretches.first >= 0
-    return _Judged(noise, effects, evidence.runs, evidence.jobs, whole, stretches, part, slow / (slow + usual), is_part)
+    probability = slow / (slow + usual)
+    is_part &= (stretches.first >= 0) & (probability >= 1 / 2)
+    return _HostJudgement(noise, effects, evidence.runs, evidence.jobs, whole, stretches, part, probability, is_part)
 
 
 def _judge_jobs(jobs: JobMeans, evidence: HostEvidence, noise: HostNoise, effects: FleetEffects) -> Posterior:
@@ -185,7 +186,7 @@ def _judge_jobs(jobs: JobMeans, evidence: HostEvidence, noise: HostNoise, effect
     return compute_exact_odds(posterior, jobs, noise, effects, suspects)
 
 
-def _find_slow_middles(times: HostTimes, judged: _Judged) -> Floats:
+def _find_slow_middles(times: HostTimes, judged: _HostJudgement) -> Floats:
     """Compute, for each row, how slow the median host of its run is: more than 0 only if half of its hosts are slow."""
     is_in = judged.stretches.contain_rows(times) | ~judged.is_part[times.host]
     is_slow = (judged.probability > 0.5)[times.host] & is_in
@@ -195,7 +196,7 @@ def _find_slow_middles(times: HostTimes, judged: _Judged) -> Floats:
     return compute_group_medians(effect, times.run, int(times.run.max()) + 1)[times.run]
 
 
-def _choose_hosts(judged: _Judged, false_share: float) -> npt.NDArray[np.bool_]:
+def _choose_hosts(judged: _HostJudgement, false_share: float) -> npt.NDArray[np.bool_]:
     """Name the likeliest hosts, as many as keep the expected share of healthy ones among them below the limit."""
     likely = np.flatnonzero((judged.probability >= _LEAST_PROBABILITY) & (judged.runs >= _LEAST_RUNS))
     likely = likely[np.argsort(-judged.probability[likely], kind="stable")]
@@ -205,7 +206,7 @@ def _choose_hosts(judged: _Judged, false_share: float) -> npt.NDArray[np.bool_]:
     return named
 
 
-def _report_host(times: HostTimes, judged: _Judged, host: int, rows: slice, is_slow: bool) -> HostVerdict:
+def _report_host(times: HostTimes, judged: _HostJudgement, host: int, rows: slice, is_slow: bool) -> HostVerdict:
     """Report one host, whose rows these are."""
     is_part = bool(judged.is_part[host])
     posterior = judged.part if is_part else judged.whole

@@ -45,7 +45,7 @@ class StepTime(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class RunSeries:
+class SeriesOfSteps:
     """Runs of one job on equal ranks and devices, in the order of their starts."""
 
     runs: Sequence[StepTime]
@@ -73,7 +73,7 @@ def query_step_times(connection: duckdb.DuckDBPyConnection, relation: str) -> li
     return [StepTime._make((*row[:8], row[8] * min(max(row[9], 0), 1))) for row in rows]
 
 
-def list_series(times: Iterable[StepTime]) -> list[RunSeries]:
+def list_series(times: Iterable[StepTime]) -> list[SeriesOfSteps]:
     """List the series of all jobs by name; runs that start at the same time are in the order of their names."""
     ordered = sorted(times, key=lambda time: (time.job, time.ranks, time.device or "", time.start, time.run))
     groups = groupby(ordered, key=lambda time: (time.job, time.ranks, time.device))
@@ -94,10 +94,10 @@ def _hold_up(run: RunSummary) -> float:
     return max(slower, default=0.0) * own
 
 
-def _make_series(runs: list[StepTime]) -> RunSeries:
+def _make_series(runs: list[StepTime]) -> SeriesOfSteps:
     """Make a series; errors that are unknown are the median of the others, which are 0 if no error is known."""
     errors = np.array([np.nan if run.step_error is None else run.step_error for run in runs], float)
     known = errors[np.isfinite(errors)]
     held_up = np.clip([run.held_up for run in runs], 0, 0.9)
     values = np.log([run.step_ns for run in runs]) + np.log1p(-held_up)
-    return RunSeries(runs, values, np.where(np.isfinite(errors), errors, np.median(known) if known.size else 0.0))
+    return SeriesOfSteps(runs, values, np.where(np.isfinite(errors), errors, np.median(known) if known.size else 0.0))

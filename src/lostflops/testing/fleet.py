@@ -128,7 +128,7 @@ class FleetTruth:
 
 
 @dataclass(frozen=True, slots=True)
-class _PlannedJob:
+class _FleetJob:
     """A job of the plan."""
 
     name: str
@@ -232,7 +232,7 @@ class GeneratedFleet:
             **times,
         )
 
-    def _draw_own_time(self, hosts: Ints, job: _PlannedJob, start: int, random: np.random.Generator) -> Floats:
+    def _draw_own_time(self, hosts: Ints, job: _FleetJob, start: int, random: np.random.Generator) -> Floats:
         """Draw by which part each host's own time is longer than that of the median host."""
         plan = self.plan
         is_slow = (self._since[hosts] <= start) & (start <= self._until[hosts])
@@ -277,7 +277,7 @@ def _plant_slow_hosts(plan: FleetPlan, random: np.random.Generator) -> tuple[Flo
     return extra, since, until
 
 
-def _make_jobs(plan: FleetPlan, random: np.random.Generator, pools: list[int]) -> list[_PlannedJob]:
+def _make_jobs(plan: FleetPlan, random: np.random.Generator, pools: list[int]) -> list[_FleetJob]:
     """Make the jobs of a plan; none needs more hosts than have its device."""
     jobs = []
     for number in range(plan.jobs or max(1, plan.runs // 40)):
@@ -288,7 +288,9 @@ def _make_jobs(plan: FleetPlan, random: np.random.Generator, pools: list[int]) -
         name = f"{team}-{model}-{number:04d}"
         labels = {"team": team, "user": f"user{random.integers(60):02d}", "job": name, "model": model}
         step = float(np.exp(random.uniform(np.log(0.2e9), np.log(8e9))))
-        jobs.append(_PlannedJob(name, labels, ranks, device, step, float(random.uniform(0.25, 0.55)), ranks * 8192, number))
+        jobs.append(
+            _FleetJob(name, labels, ranks, device, step, float(random.uniform(0.25, 0.55)), ranks * 8192, number)
+        )
     return jobs
 
 
@@ -352,7 +354,9 @@ def _make_hosts(
     ]
 
 
-def _make_times(job: _PlannedJob, start: int, step_ns: float, plan: FleetPlan, random: np.random.Generator) -> dict[str, Any]:
+def _make_times(
+    job: _FleetJob, start: int, step_ns: float, plan: FleetPlan, random: np.random.Generator
+) -> dict[str, Any]:
     """Make the times of the life of a run: its attempts, its steps, and what its ranks did."""
     attempts = 1 + int(random.random() < plan.restarts) * int(random.integers(1, 4))
     steps = int(random.uniform(0.5, 24) * 3600e9 / step_ns)
