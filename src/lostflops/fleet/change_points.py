@@ -74,6 +74,8 @@ def compute_deviates(values: Floats, errors: Floats, noise: StepNoise) -> tuple[
 
 def weigh_runs(values: Floats, errors: Floats) -> Floats:
     """Compute weights of runs: less for uncertain runs, and for those unlike the runs around them."""
+    if values.shape[1] < 2:
+        return np.ones_like(values)
     neighbours = np.abs(np.diff(values, axis=1))
     spread = np.maximum(1.0484 * np.median(neighbours, axis=1, keepdims=True), FLOOR)
     certain = spread**2 / (spread**2 + errors**2)
