@@ -36,6 +36,8 @@ FEWEST = 9
 """Rounds without which there is no trend."""
 MOST_GROWTH, MOST_BYTES = 0.10, 16_000_000
 """Memory leaks if it grows by more than both, from the first to the last third of the rounds."""
+LAST_SECONDS = 1200
+"""The job that ran for hours is ingested when it ends: on a busy machine that takes minutes."""
 PROGRAM = [sys.executable, "-c", "from lostflops.cli.main import main; main()"]
 JOB = """
 import pathlib, sys, time, torch
@@ -168,7 +170,7 @@ class Soak:
                 self.note("ingest: memory", _own_memory(), is_memory=True)
                 self.note("ingest: descriptors", len(list(Path("/proc/self/fd").iterdir())))
             stop.touch()
-            recorded.wait(120)
+            recorded.wait(LAST_SECONDS)
 
     def leaks(self) -> list[str]:
         return [f"{name} grows {growth}" for name, one in self.series.items() if (growth := one.grows())]
