@@ -24,8 +24,8 @@ _MILLION: Final = 1e6
 _NOT_OF_DEVICE: Final = ("host", "input")
 """Limits that a faster device does not move."""
 _LIKELY: Final = 0.5
-_MOST_MARKS: Final = 12
-"""At most this many devices off the frontier have a mark of their own."""
+_MOST_MARKS: Final = 16
+"""At most this many devices have a mark of their own, those on the frontier first."""
 _MOST_UNPRICED: Final = 8
 """Rows of throughput that screens show without prices."""
 _MOST_NAMED: Final = 5
@@ -182,14 +182,16 @@ def _counted(work: WorkPerStep) -> tuple[float | None, str]:
 
 
 def format_usd(usd: float) -> str:
-    """Format a price with three digits, at least cents.
+    """Format a price with three digits, or to the cent.
 
-    >>> format_usd(1234.5), format_usd(3.14159), format_usd(0.00123), format_usd(0)
-    ('$1,234', '$3.14', '$0.00123', '$0')
+    >>> format_usd(1234.5), format_usd(3.14159), format_usd(0.15), format_usd(0.0000123), format_usd(0)
+    ('$1,234', '$3.14', '$0.15', '$0.0000123', '$0')
     """
     if usd >= 100:
         return f"${usd:,.0f}"
-    return f"${usd:.2f}" if usd >= 1 else f"${_three_digits(usd)}"
+    if usd >= 0.9995:
+        return f"${usd:.2f}"
+    return f"${_three_digits(usd).rstrip('0')}" if usd else "$0"
 
 
 def _format_range(one: Ranked) -> str:
@@ -214,7 +216,7 @@ def _ranking(found: Forecasts, compared: RankedDevices) -> Table:
     fields = (
         Field("device", shown=False),
         Field("shown_name", label="device"),
-        Field("step_ns", "ns", "step", has_bars=True),
+        Field("step_ns", "ns", "step"),
         Field("interval", label="90% interval"),
         Field("low_ns", "ns", shown=False),
         Field("high_ns", "ns", shown=False),
@@ -314,12 +316,13 @@ def _plot(compared: RankedDevices) -> Plot | None:
     efficient = [one for one in priced if one.is_efficient]
     others = [one for one in priced if not one.is_efficient]
     others.sort(key=lambda one: not one.forecast.is_now)
+    most = max(1, _MOST_MARKS - len(efficient))
     line = Series("no device is both faster and cheaper", "line", tuple(map(_point, efficient)))
     series = (
-        *(Series(one.name, "marks", (_point(one),)) for one in efficient),
+        *(Series(_shown_name(one), "marks", (_point(one),)) for one in efficient),
         *([line] if len(efficient) > 1 else []),
-        *(Series(_shown_name(one), "marks", (_point(one),)) for one in others[:_MOST_MARKS]),
-        *([Series("other devices", "marks", tuple(map(_point, others[_MOST_MARKS:])))] if others[_MOST_MARKS:] else []),
+        *(Series(_shown_name(one), "marks", (_point(one),)) for one in others[:most]),
+        *([Series("other devices", "marks", tuple(map(_point, others[most:])))] if others[most:] else []),
     )
     points = [_point(one) for one in priced]
     return Plot(
