@@ -174,7 +174,9 @@ def test_a_wrong_price_is_an_error(run: Path, prices: Path, capsys: pytest.Captu
 def test_an_unknown_device_cannot_be_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     made = trace(tmp_path, [SCALE, PRODUCT], device="Abacus 3000")
     assert called("devices", made) == 2
-    assert "Abacus 3000 is not a known device" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "Abacus 3000 is not a known device" in error
+    assert "lostflops estimate --help" in error
 
 
 def test_a_run_without_shapes_is_not_the_fastest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -75,6 +75,23 @@ def test_if_the_host_limits_the_job_devices_are_equally_fast() -> None:
     )
 
 
+def test_if_kernels_are_hidden_devices_are_equally_fast() -> None:
+    made = [replace(forecast(name, 50), floor=50 * MS) for name in ("B200", "H200-SXM", "GB200")]
+    assert shown(NOW, *made).verdict == (
+        "Faster kernels would not shorten the step, so 3 devices may be equally fast: 50.0 ms per step (90% interval "
+        "40.0 to 60.0), 2x as fast as the H100-SXM5 of this run. Choose by price."
+    )
+
+
+def test_no_device_is_likely_to_be_faster_if_that_of_the_run_is_the_most_likely() -> None:
+    made = [forecast(name, 99.9, own_ms=5) for name in ("B200", "GB200")]
+    verdict = shown(replace(NOW, own=15 * MS), *made).verdict
+    assert verdict.startswith(
+        "No known device is likely to be faster than the H100-SXM5 of this run, which is the fastest with probability "
+    )
+    assert verdict.endswith(": B200 has the shortest predicted step, 99.9 ms per step (90% interval 79.9 to 120).")
+
+
 def test_without_another_device_there_is_an_error_with_the_most_frequent_reasons() -> None:
     refused = (Refused(device="L4", reason="x"), Refused(device="T4", reason="y"), Refused(device="P4", reason="y"))
     with pytest.raises(Exception, match=r"cannot be predicted on any other device: y \(2 devices\); x \(1 device\)$"):

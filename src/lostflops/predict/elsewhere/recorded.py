@@ -19,7 +19,7 @@ from lostflops.account.ledger.bound import Bound
 from lostflops.account.ledger.total import RankLines, RunLedger
 from lostflops.core.errors import NotApplicable, UnknownCost
 from lostflops.predict.costs.kernels.rescale import half_width
-from lostflops.predict.elsewhere.forecast import Forecast, Forecasts, Refused
+from lostflops.predict.elsewhere.forecast import INSTEAD, Forecast, Forecasts, Refused
 from lostflops.predict.graph.editing import retime_graph
 from lostflops.predict.graph.lines import mean_lines
 from lostflops.predict.graph.longest import expect_replays
@@ -43,7 +43,7 @@ def forecast_recorded(run: Run, start: Baseline, progress: Progress | None = Non
     now = find_device(start.facts.device) if start.facts.device else None
     if now is None:
         name = start.facts.device or "the device of this run"
-        raise NotApplicable(f"{name} is not a known device, so others cannot be compared with it")
+        raise NotApplicable(f"{name} is not a known device, so others cannot be compared with it: {INSTEAD}")
     expect_replays(len(start.graph.tasks) * len(DEVICES))
     floor = _floor(start)
     made, refused = [_forecast_now(start, now)], list[Refused]()

@@ -24,6 +24,8 @@ _MILLION: Final = 1e6
 _NOT_OF_DEVICE: Final = ("host", "input")
 """Limits that a faster device does not move."""
 _LIKELY: Final = 0.5
+_AT_FLOOR: Final = 1.01
+"""Steps up to this part of the floor are no longer than it: kernels are hidden."""
 _MOST_MARKS: Final = 16
 """At most this many devices have a mark of their own, those on the frontier first."""
 _MOST_UNPRICED: Final = 8
@@ -79,24 +81,31 @@ def show_devices(found: Forecasts, prices: Prices | None, work: WorkPerStep) -> 
 def _verdict(found: Forecasts, compared: RankedDevices, prices: Prices | None, work: WorkPerStep) -> str:
     sentences = ["A guess, because the replay does not match the run."] if found.is_guess else []
     alike = [one for one in compared.ranked if one.may_be_first]
-    best = compared.ranked[0]
-    if best.forecast.bound.word in _NOT_OF_DEVICE and best.chance < _LIKELY and len(alike) > 1:
-        sentences += [_equally_fast(found, best, alike), *(["Choose by price."] if prices is None else [])]
+    why = _why_alike(alike)
+    if why and compared.ranked[0].chance < _LIKELY and len(alike) > 1:
+        sentences += [_equally_fast(found, why, alike), *(["Choose by price."] if prices is None else [])]
     else:
         sentences += [_fastest(found, compared), _others(compared)]
     if prices is not None:
         sentences.append(_cheapest(compared, work))
-    return " ".join(sentences)
+    return " ".join(filter(None, sentences))
 
 
-def _equally_fast(found: Forecasts, best: Ranked, alike: Sequence[Ranked]) -> str:
+def _why_alike(alike: Sequence[Ranked]) -> str:
+    """Return why these devices are equally fast; empty if a faster device would help."""
+    best = alike[0].forecast
+    if best.bound.word in _NOT_OF_DEVICE:
+        return f"The {best.bound.word} limits the job"
+    floor = max(one.forecast.floor for one in alike)
+    return "Faster kernels would not shorten the step" if best.step <= _AT_FLOOR * floor else ""
+
+
+def _equally_fast(found: Forecasts, why: str, alike: Sequence[Ranked]) -> str:
+    best = alike[0]
     has_now = any(one.forecast.is_now for one in alike)
     among = f", {found.now} among them" if has_now else ""
     speed = "" if has_now else f", {_speed(found, best)}"
-    return (
-        f"The {best.forecast.bound.word} limits the job, so {len(alike)} devices may be equally fast{among}: "
-        f"{_step(best)}{speed}."
-    )
+    return f"{why}, so {len(alike)} devices may be equally fast{among}: {_step(best)}{speed}."
 
 
 def _step(one: Ranked) -> str:
@@ -111,6 +120,12 @@ def _fastest(found: Forecasts, compared: RankedDevices) -> str:
     best = compared.ranked[0]
     if best is compared.now:
         return f"No known device is predicted to be faster than {found.now}: {_step(best)}."
+    if compared.now is not None and compared.now.chance >= best.chance:
+        chance = _format_chance(compared.now.chance)
+        return (
+            f"No known device is likely to be faster than {found.now}, which is the fastest with probability {chance}: "
+            f"{best.name} has the shortest predicted step, {_step(best)}."
+        )
     limit = best.forecast.bound.word
     idle = f" There the {limit} limits the job." if limit in _NOT_OF_DEVICE else ""
     if best.chance >= _LIKELY:
@@ -126,6 +141,8 @@ def _others(compared: RankedDevices) -> str:
     if not others:
         return "No other known device can be compared."
     alike = sorted((one for one in others if one.may_be_first), key=lambda one: not one.forecast.is_now)
+    if compared.now is not None and best is not compared.now and compared.now.chance >= best.chance:
+        return ""
     chance = f"It is the fastest with probability {_format_chance(best.chance)}"
     if best.chance < _LIKELY and alike:
         return f"{chance} only: {_join_names([_shown_name(one) for one in alike])} may be as fast."
@@ -366,6 +383,7 @@ def _most_frequent_reasons(compared: RankedDevices) -> str:
 
 
 def _notes(found: Forecasts, compared: RankedDevices, prices: Prices | None) -> Iterator[str]:
+    yield from found.notes
     yield from distinct_notes(found.made, compared.ranked[0].forecast)
     yield "Probabilities ignore errors that change all devices alike: of the replay, the host and the recorded steps."
     yield _note_on_memory(found, compared)
@@ -373,7 +391,6 @@ def _notes(found: Forecasts, compared: RankedDevices, prices: Prices | None) -> 
         yield "For costs, write [NAME] and, below it, usd_per_hour = PRICE into a file, and give it to --prices."
     else:
         yield from _notes_on_prices(found, compared, prices)
-    yield from found.notes
 
 
 def _note_on_memory(found: Forecasts, compared: RankedDevices) -> str:
