@@ -33,7 +33,7 @@ def devices(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Rank known devices by the predicted step time of this run.
+    """Rank devices by the predicted step time of this run.
 
     Shows for each device the predicted step with its interval, the probability that it is the fastest, and what limits
     the job there. The number of ranks stays the same. With --prices also cost and energy. The file has a table for each
