@@ -94,7 +94,10 @@ def devices() -> str:
         [
             HEAD + "# Devices\n",
             DEVICES_INTRODUCTION,
-            "| device | names | bf16 | fp16 | fp8 | fp32 | tf32 | memory GB/s | scale-up GB/s | units | cache MB | watts | source |",
+            (
+                "| device | names | bf16 | fp16 | fp8 | fp32 | tf32 | memory GB/s | scale-up GB/s "
+                "| units | cache MB | watts | source |"
+            ),
             "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|",
             *rows,
             "",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +86,18 @@ def test_probabilities_sum_to_one_and_favour_the_first(run: Path, capsys: pytest
     assert rows[0]["may_be_first"]
 
 
+def test_where_the_host_sets_the_pace_the_device_of_the_run_is_no_more_likely_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tiny = Op("aten::add", COPY, 2, [[64], [64]], host_us=50)
+    product = Op("aten::mm", "ampere_sgemm_128x64_nn", 2, [[8, 8], [8, 8]], host_us=50)
+    rows = asked(capsys, trace(tmp_path, [tiny] * 20 + [product]))["devices"]
+    assert {row["limit"] for row in rows} == {"host"}
+    assert len({row["step_ns"] for row in rows}) == 1
+    (now,) = [row for row in rows if row["is_now"]]
+    assert now["first"] == pytest.approx(1 / len(rows), rel=0.1)
+
+
 def test_devices_that_cannot_be_compared_have_a_reason(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = asked(capsys, run)
     left_out = {name: row["reason"] for row in found["left_out"] for name in row["names"]}
@@ -120,12 +131,12 @@ def test_power_is_paid_on_top(run: Path, prices: Path, capsys: pytest.CaptureFix
     assert after / before == pytest.approx((3 + 0.7) / 3)
 
 
-def test_a_device_of_unknown_power_has_no_cost_if_power_is_paid(
+def test_a_price_of_a_device_that_is_not_ranked_is_noted(
     tmp_path: Path, prices: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     prices.write_text("usd_per_kwh = 1\n[A10G]\nusd_per_hour = 1\n[L4]\nusd_per_hour = 1\n")
     found = asked(capsys, cpu_run(tmp_path, [("aten::mul", [[64], []])]), "--prices", prices)
-    assert "No cost, as their power is not known: A10G. Add watts to the file of prices." in found["notes"]
+    assert "Not ranked, though they have a price: A10G." in found["notes"]
     assert "L4, the only ranked device with a known cost, costs $" in found["verdict"]
 
 
@@ -179,13 +190,38 @@ def test_an_unknown_device_cannot_be_compared(tmp_path: Path, capsys: pytest.Cap
     assert "lostflops estimate --help" in error
 
 
-def test_a_run_without_shapes_is_not_the_fastest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """If no other device can be predicted, there is nothing to rank."""
-    made = trace(tmp_path, [replace(PRODUCT, shapes=[])])
-    assert called("devices", made) == 2
-    error = capsys.readouterr().err
-    assert "the step cannot be predicted on any other device: no shapes were recorded" in error
-    assert "record with record_shapes=True (36 devices)" in error
+def test_ranks_on_different_devices_cannot_be_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = []
+    for rank, device in enumerate(("NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-80GB")):
+        trace(tmp_path / str(rank), [SCALE, PRODUCT], device=device)
+        files.append(tmp_path / f"rank{rank}.pt.trace.json")
+        (tmp_path / str(rank) / "rank0.pt.trace.json").rename(files[-1])
+    ingest(files, tmp_path / "run", workers=1)
+    assert called("devices", tmp_path / "run") == 2
+    names = "NVIDIA A100-SXM4-80GB and NVIDIA H100 80GB HBM3"
+    assert f"ranks have different devices ({names})" in " ".join(capsys.readouterr().err.split())
+    assert called("whatif", tmp_path / "run", "--change", "device=B200") == 2
+    assert f"the peaks of {names} are not known" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize(
+    ("device", "ops", "says"),
+    [
+        ("NVIDIA A10G", [SCALE, PRODUCT], "no confirmed fp32 peak of A10G is known (3"),
+        (
+            "NVIDIA A100-SXM4-80GB",
+            [SCALE, Op("aten::mm", "ampere_sgemm_128x64_nn", 40)],
+            "record_shapes=True (36 devices)",
+        ),
+    ],
+)
+def test_no_device_is_called_fastest_if_no_other_can_be_compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], device: str, ops: list[Op], says: str
+) -> None:
+    assert called("devices", trace(tmp_path, ops, device=device)) == 2
+    error = " ".join(capsys.readouterr().err.split())
+    assert "the step cannot be predicted on any other device: no " in error
+    assert says in error
 
 
 def cpu_op(name: str, start: int, shapes: list[list[int]], dur: int = 90) -> dict[str, Any]:
@@ -194,20 +230,31 @@ def cpu_op(name: str, start: int, shapes: list[list[int]], dur: int = 90) -> dic
     return {"ph": "X", "cat": "cpu_op", "name": name, "pid": 1, "tid": 1, "ts": start, "dur": dur, "args": told}
 
 
-def cpu_run(folder: Path, ops: list[tuple[str, list[list[int]]]], steps: int = 4) -> Path:
+def cpu_run(
+    folder: Path, ops: list[tuple[str, list[list[int]]]], steps: int = 4, ranks: int = 1, between: int = 2
+) -> Path:
+    """A run whose ops take 90 us each, with Python for `between` us after each."""
     events, clock = [], 1000
     for step in range(steps):
         begin = clock
         for name, shapes in ops:
             events.append(cpu_op(name, clock, shapes))
-            clock += 100
+            clock += 90 + between
         mark = {"cat": "user_annotation", "name": f"ProfilerStep#{step}", "ts": begin, "dur": clock - begin}
         events.append({"ph": "X", "pid": 1, "tid": 1, "args": {}, **mark})
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "rank0.pt.trace.json"
-    file.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
+    info = {"rank": 0, "world_size": ranks, "backend": "gloo"}
+    file.write_text(json.dumps({"schemaVersion": 1, "distributedInfo": info, "traceEvents": events}))
     ingest([file], folder / "run", workers=1)
     return folder / "run"
+
+
+def test_a_rank_of_several_on_cpus_is_refused_though_the_others_were_not_recorded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert called("devices", cpu_run(tmp_path, [("aten::mul", [[ELEMENTS], []])], ranks=4)) == 2
+    assert "several ranks without an accelerator" in capsys.readouterr().err
 
 
 def test_a_run_of_a_cpu_is_ranked_by_the_work_of_its_ops(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -240,9 +287,15 @@ def test_what_to_run_next_applies_to_a_run_of_a_cpu(
 ) -> None:
     made = cpu_run(tmp_path, [("aten::mul", [[64], []])] * 50)
     assert called("devices", made) == 0
-    assert f"Next: lostflops devices {made} --prices prices.toml" in capsys.readouterr().out
+    assert f"Next: lostflops report {made}" in capsys.readouterr().out
     assert called("devices", made, "--prices", prices) == 0
-    assert "Next: lostflops estimate --help" in capsys.readouterr().out
+    assert f"Next: lostflops report {made}" in capsys.readouterr().out
+
+
+def test_python_between_ops_takes_as_long_with_any_device(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = asked(capsys, cpu_run(tmp_path, [("aten::mul", [[64], []])] * 50, between=1_000))
+    assert {row["step_ns"] for row in found["devices"]} == {50 * 1_000_000}
+    assert {row["limit"] for row in found["devices"]} == {"host"}
 
 
 @pytest.mark.parametrize(

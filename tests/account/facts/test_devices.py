@@ -209,11 +209,35 @@ def test_a_row_is_sound(device: Device):
     "device", [one for one in DEVICES if one.chip and "fp32" in one.peaks], ids=lambda one: one.name
 )
 def test_the_clock_that_units_and_peak_imply_is_a_clock(device: Device):
-    """A wrong count of units shows here: fp32 peak = 2 x units x cores x clock; matrix cores of AMD do twice that."""
+    """A wrong count of units or cores shows here: fp32 peak = 2 x units x cores x clock."""
     assert device.chip
-    twice = 2 if device.name.startswith("MI") and not device.name.startswith("MI3") else 1
-    per_clock = 2 * device.chip.units * device.chip.cores * twice
-    assert 1.0 < device.peaks["fp32"] * 1e3 / per_clock < 2.75
+    assert 1.0 < device.chip.clock_ghz(device.peaks["fp32"]) < 2.75
+
+
+# Highest engine clocks of the data sheets, in GHz; of those boards whose data sheet gives one.
+@pytest.mark.parametrize(
+    ("name", "ghz"),
+    [
+        ("P100-PCIe", 1.303),
+        ("T4", 1.59),
+        ("V100-SXM2", 1.53),
+        ("A100-SXM4-80GB", 1.41),
+        ("A10", 1.695),
+        ("RTX 4090", 2.52),
+        ("H100-SXM5", 1.98),
+        ("MI100", 1.502),
+        ("MI210", 1.7),
+        ("MI250 (one GCD)", 1.7),
+        ("MI250X (one GCD)", 1.7),
+        ("MI300X", 2.1),
+        ("MI350X", 2.2),
+        ("MI355X", 2.4),
+    ],
+)
+def test_the_clock_is_that_of_the_data_sheet(name: str, ghz: float):
+    device = BY_NAME[name]
+    assert device.chip
+    assert device.chip.clock_ghz(device.peaks["fp32"]) == pytest.approx(ghz, rel=0.02)
 
 
 @pytest.mark.parametrize("device", DEVICES, ids=lambda device: device.name)

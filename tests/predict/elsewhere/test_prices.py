@@ -51,6 +51,7 @@ def test_without_a_price_of_power_only_the_device_costs(file: Path) -> None:
         ("[H100-SXM5]\nusd_per_hour = -1", "line 2: H100-SXM5 usd_per_hour = -1 must be a number from 0"),
         ("[H100-SXM5]\nusd_per_hour = nan", "line 2: H100-SXM5 usd_per_hour = nan must be"),
         ("[H100-SXM5]\nusd_per_hour = inf", "line 2: .* must be"),
+        ("[H100-SXM5]\nusd_per_hour = 1" + 400 * "0", "line 2: .* must be"),
         ('[H100-SXM5]\nusd_per_hour = "3"', "line 2: H100-SXM5 usd_per_hour = '3' is not a number: write one such as"),
         ("[H100-SXM5]\nusd_per_hour = true", "line 2: .* = True is not a number"),
         ("[L4]\nusd_per_hour = 1\n[H100-SXM5]\n\nusd_per_hour = []", "line 5: H100-SXM5 usd_per_hour"),

@@ -115,3 +115,33 @@ def test_devices_that_are_too_small_are_not_ranked() -> None:
     (left_out,) = shown(NOW, forecast("B200", 50), forecast("L4", 150), peak=40 * GIB).to_json()["left_out"]
     assert left_out["names"] == ["L4"]
     assert left_out["reason"] == "too small: it has 22.0 GiB, the job needs 40.0 GiB"
+
+
+def test_no_device_is_called_fastest_if_all_others_are_too_small() -> None:
+    assert shown(NOW, forecast("L40S", 50), peak=60 * GIB).verdict == (
+        "No other known device can run this job as it is: on the H100-SXM5 of this run it takes 100 ms per step (90% "
+        "interval 80.0 to 120)."
+    )
+
+
+def test_a_reason_keeps_names_that_begin_like_the_device() -> None:
+    refused = Refused(device="A10", reason="no confirmed fp32 peak of A10G is known; known peaks: bf16, fp16")
+    assert shown(NOW, forecast("L4", 200), refused=(refused,)).to_json()["left_out"] == [
+        {"devices": "A10", "reason": "no confirmed fp32 peak of A10G is known", "names": ["A10"]}
+    ]
+
+
+def test_no_device_is_called_fastest_if_several_share_the_shortest_step() -> None:
+    made = [forecast(name, 50) for name in ("P4", "T4", "L4", "B200", "H20", "GB200")]
+    assert shown(NOW, *made, forecast("A10", 60)).verdict == (
+        "P4, T4, L4, B200 and 2 more share the shortest predicted step: 50.0 ms per step (90% interval 40.0 to 60.0), "
+        "2x as fast as the H100-SXM5 of this run. Choose by price."
+    )
+
+
+def test_two_devices_that_wait_for_the_host_are_equally_fast() -> None:
+    made = [forecast(name, 50, limit="host") for name in ("B200", "GB200")]
+    assert shown(NOW, *made).verdict == (
+        "The host limits the job, so 2 devices may be equally fast: 50.0 ms per step (90% interval 40.0 to 60.0), 2x "
+        "as fast as the H100-SXM5 of this run. Choose by price."
+    )

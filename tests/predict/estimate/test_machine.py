@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from lostflops.core.errors import UsageError
+from lostflops.predict.costs.kernels.rescale import rate_ratio
 from lostflops.predict.costs.times import CommGroup
 from lostflops.predict.estimate.demand import estimate_demand
 from lostflops.predict.estimate.description import ModelDescription, PlannedJob
@@ -151,3 +152,20 @@ def test_a_calibration_of_another_device_is_refused(tmp_path: Path) -> None:
     path = calibration(tmp_path / "c.json")
     with pytest.raises(UsageError, match="was measured on cpu, not on H100-SXM5"):
         machine("bf16", device="H100-SXM5", topology=None, calibration=path, memory=None)
+
+
+def test_a_device_with_the_chip_of_another_has_its_rates() -> None:
+    ours, measured = (PublishedRates(device_named(name), "bf16") for name in ("B300", "B200"))
+    assert ours.flops(8192, 8192, 8192) == measured.flops(8192, 8192, 8192)
+    assert "public measurements of B200, which has the same chip" in ours.source
+    assert measured.source.endswith("; public measurements")
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "fp16", "fp8"])
+@pytest.mark.parametrize(("own", "other"), [("H100-SXM5", "B200"), ("A100-SXM4-80GB", "H100-SXM5"), ("B200", "B300")])
+def test_a_described_job_and_a_measured_one_get_the_same_ratio(own: str, other: str, dtype: str) -> None:
+    if dtype == "fp8" and own.startswith("A100"):
+        pytest.skip("A100 has no fp8")
+    devices = [device_named(name) for name in (own, other)]
+    here, there = (PublishedRates(device, dtype).flops(8192, 8192, 8192) for device in devices)
+    assert rate_ratio(*devices, dtype) == pytest.approx((here.low + here.high) / (there.low + there.high))

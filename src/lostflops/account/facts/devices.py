@@ -22,7 +22,7 @@ class Chip:
     units: int
     """Streaming multiprocessors (NVIDIA) or compute units (AMD)."""
     cores: int
-    """fp32 multiply-adds of one unit per clock, by vector instructions."""
+    """fp32 multiply-adds of one unit per clock, by the instructions that reach the device's fp32 peak."""
     cache_mb: float
     """Last cache that all units share: L2, or Infinity Cache where there is one."""
     watts: int
@@ -348,7 +348,7 @@ DEVICES: Final[tuple[Device, ...]] = (
         scaleup_gbs=None,
         source="AMD Instinct MI100 brochure",
         note="fp32 of the matrix cores, twice that of vectors. Links depend on whether a bridge is fitted.",
-        chip=Chip(120, 64, 8, 300, 7),
+        chip=Chip(120, 128, 8, 300, 7),
     ),
     Device(
         name="MI210",
@@ -358,7 +358,7 @@ DEVICES: Final[tuple[Device, ...]] = (
         scaleup_gbs=None,
         source="AMD Instinct MI210 brochure",
         note="fp32 of the matrix cores, twice that of vectors. Links depend on whether a bridge is fitted.",
-        chip=Chip(104, 64, 8, 300, 6),
+        chip=Chip(104, 128, 8, 300, 6),
     ),
     Device(
         name="MI250 (one GCD)",
@@ -368,7 +368,7 @@ DEVICES: Final[tuple[Device, ...]] = (
         scaleup_gbs=None,
         source="AMD Instinct MI250 product page",
         note=f"{_GCD} fp32 of the matrix cores. {_LINKS_DIFFER}",
-        chip=Chip(104, 64, 8, 280, 6),
+        chip=Chip(104, 128, 8, 280, 6),
     ),
     Device(
         name="MI250X (one GCD)",
@@ -378,7 +378,7 @@ DEVICES: Final[tuple[Device, ...]] = (
         scaleup_gbs=None,
         source="AMD Instinct MI250X product page",
         note=f"{_GCD} fp32 of the matrix cores. {_LINKS_DIFFER}",
-        chip=Chip(110, 64, 8, 280, 6),
+        chip=Chip(110, 128, 8, 280, 6),
     ),
     Device(
         "MI300X",

@@ -61,20 +61,21 @@ def devices(
     if plot:
         with plot.open("w", encoding="utf-8") as stream:
             svg.write(result, stream)
-    following = _next_command(run, result.to_json(), has_prices=prices is not None)
+    other = _other(result.to_json())
+    following = command("whatif", run, "--change", f"device={other}") if other else command("report", run)
     result = replace(result, next_command=following)
     if html:
         result = save_page(Page(f"{run.name}: devices", (result,), {}), html)
     show(replace(result, next_command=following), as_json)
 
 
-def _next_command(run: Path, found: dict[str, object], *, has_prices: bool) -> str:
-    """Return the what-if of the best device that the run does not use already: the cheapest, or the fastest. For a run
-    without an accelerator, there is no such what-if."""
+def _other(found: dict[str, object]) -> str | None:
+    """Return the best device that the run does not use already: the cheapest, or the fastest. None if there is no such
+    device, or if the run used no accelerator, whose kernels a what-if could change."""
     rows: object = found["devices"]
     assert isinstance(rows, list)
     others = [row["device"] for row in rows if not row["is_now"]]
-    if len(others) == len(rows):
-        return command("estimate", "--help") if has_prices else command("devices", run, "--prices", "prices.toml")
+    if not others or len(others) == len(rows):
+        return None
     best = found["cheapest"] or found["fastest"]
-    return command("whatif", run, "--change", f"device={best if best in others else others[0]}")
+    return str(best if best in others else others[0])

@@ -1,7 +1,7 @@
 """Which of several devices is best, and how sure that is.
 
-Errors that all devices share (of the replay, of the host, of the recorded steps) move all predictions alike, so only
-the own error of each counts. Own errors are normal and independent.
+Errors that all devices share (of the replay, of the recorded steps) move all predictions alike, so only the own error
+of each counts. Own errors are normal and independent. All devices are assumed to have the host of the run.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """A run that was recorded without an accelerator, on every known one: by the shapes of its ops.
 
 Each op of one step becomes a kernel (`op_steps`), and the kernel model gives its time on a device. A step there is the
-longer of two times: that of the device, which is the sum of its kernels and of the communication that nothing hides,
-and that of the host, which launches each kernel and gets the batch. Nothing of this was measured on a device, so
-intervals are wide. For BERT-Large in fp32 (inference, and forward with backward) it was off by 10% on average and 27%
-at most, on ten devices.
+longer of two times: that of the device, which is the sum of its kernels, and that of the host, which gets the batch and
+launches each kernel, or runs Python between ops for as long as it did here if that is more. Nothing of this was
+measured on a device, so intervals are wide. For BERT-Large in fp32 (inference, and forward with backward) it was off by
+10% on average and 27% at most, on ten devices.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from lostflops.account.ledger.work import MATMUL_CLASSES
 from lostflops.core.errors import NotApplicable, UnknownCost
 from lostflops.core.units import format_share, pluralise
 from lostflops.predict.costs.kernels.model import kernel_times
-from lostflops.predict.elsewhere.forecast import INSTEAD, Forecast, Forecasts, Refused
+from lostflops.predict.elsewhere.forecast import INSTEAD, Forecast, Forecasts, Refused, count_ranks
 from lostflops.predict.elsewhere.op_steps import StepOps, median_step, read_step_ops
 from lostflops.predict.estimate.rates import LAUNCH_NS
 from lostflops.predict.graph.lines import mean_lines
@@ -41,11 +41,9 @@ _WORK: Final = 0.2
 """Part by which the work of a device may differ from that of the recorded ops: libraries fuse, copy and cast in other
 ways."""
 _HOST: Final = 2.0
-"""Factor by which the time of a launch may differ either way."""
+"""Factor by which the time of the host may differ either way."""
 _MOST_UNKNOWN: Final = 0.1
 """Share of the time of ops, of those that are not known to the formulas, above which nothing can be predicted."""
-_MOST_RANKS: Final = 8
-"""Ranks whose ops are read: all do the same, or a few show the slowest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +63,10 @@ class _DeviceTime:
 def forecast_computed(run: Run, start: Baseline, progress: Progress | None = None) -> Forecasts:
     """Predict the run on every known device. Raise `NotApplicable` if the ops do not show what a device would do."""
     steps = _read_steps(run, start)
-    host = max(one.launches for one in steps) * LAUNCH_NS
-    loading = mean_lines(start.schedule)["idle.data"] * start.level
+    lines = mean_lines(start.schedule)
+    python = (lines["idle.python"] + lines["idle.host"]) * start.level
+    host = max(max(one.launches for one in steps) * LAUNCH_NS, python)
+    loading = lines["idle.data"] * start.level
     made, refused = list[Forecast](), list[Refused]()
     for done, device in enumerate(DEVICES):
         if progress is not None:
@@ -80,7 +80,7 @@ def forecast_computed(run: Run, start: Baseline, progress: Progress | None = Non
     return Forecasts(
         measured=start.measured,
         now="the CPUs of this run",
-        ranks=len(run.ranks),
+        ranks=1,
         made=tuple(made),
         refused=tuple(refused),
         peak=None if memory is None else memory.peak_bytes,
@@ -91,12 +91,12 @@ def forecast_computed(run: Run, start: Baseline, progress: Progress | None = Non
 
 
 def _read_steps(run: Run, start: Baseline) -> list[StepOps]:
-    if len(start.graph.ranks) > 1:
+    if count_ranks(run) > 1:
         raise NotApplicable(
-            "this run has several ranks without an accelerator, and how devices would join them is not known: "
+            "this job has several ranks without an accelerator, and how devices would join them is not known: "
             f"record one rank, or {INSTEAD}"
         )
-    steps = [read_step_ops(run, rank, median_step(start.graph.steps)) for rank in start.graph.ranks[:_MOST_RANKS]]
+    steps = [read_step_ops(run, rank, median_step(start.graph.steps)) for rank in start.graph.ranks]
     if not any(one.kernels for one in steps):
         raise NotApplicable(
             "no shapes of ops were recorded, and this run has no accelerator: record it with `lostflops run -- ...`, "
@@ -169,7 +169,7 @@ def _notes(steps: Sequence[StepOps]) -> Iterator[str]:
         "device to check."
     )
     yield (
-        f"Assumed: matmuls stay in {precision}, the optimizer updates lists of tensors (foreach), each launch takes "
-        f"{LAUNCH_NS / 1000:g} us of the host, loading a batch takes the same time as here, and copies to the device "
-        "are hidden."
+        f"Assumed: matmuls stay in {precision}, the optimizer updates lists of tensors (foreach), loading a batch "
+        "takes the same time as here, and copies to the device are hidden. The host takes "
+        f"{LAUNCH_NS / 1000:g} us for each launch, or as long as Python between ops took here if that is longer."
     )

@@ -11,7 +11,6 @@ No price is known without the file.
 
 from __future__ import annotations
 
-import math
 import re
 import tomllib
 from collections.abc import Mapping
@@ -142,6 +141,6 @@ def _number(value: Any, where: str, what: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         key = what.rsplit(maxsplit=1)[-1]
         raise UsageError(f"{where}: {what} = {value!r:.40} is not a number: write one such as {key} = 2.5")
-    if not math.isfinite(value) or not 0 <= value <= _MOST:
+    if not 0 <= value <= _MOST:  # not a number is neither; an integer may be too large for a float
         raise UsageError(f"{where}: {what} = {value!r:.40} must be a number from 0 to {_MOST:,.0f}")
     return float(value)

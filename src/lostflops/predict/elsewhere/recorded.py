@@ -1,7 +1,7 @@
 """A run that was recorded on an accelerator, on all others: one baseline, and the change `device` for each of them.
 
 The error of a prediction that other devices do not have is that of its kernels and links, and how far two runs of one
-job differ. The replay, the recorded steps and the time of a host are the same for all.
+job differ. The replay and the recorded steps are the same for all, and the host is assumed to be.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from math import hypot
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,13 +19,15 @@ from lostflops.account.ledger.bound import Bound
 from lostflops.account.ledger.total import RankLines, RunLedger
 from lostflops.core.errors import NotApplicable, UnknownCost
 from lostflops.predict.costs.kernels.rescale import half_width
-from lostflops.predict.elsewhere.forecast import INSTEAD, Forecast, Forecasts, Refused
+from lostflops.predict.elsewhere.forecast import INSTEAD, Forecast, Forecasts, Refused, count_ranks
 from lostflops.predict.graph.editing import retime_graph
 from lostflops.predict.graph.lines import mean_lines
 from lostflops.predict.graph.longest import expect_replays
 from lostflops.predict.graph.replay import replay
 from lostflops.predict.graph.tasks import TaskKind
 from lostflops.predict.whatif.answer import WhatIfAnswer, answer
+from lostflops.predict.whatif.changes.device import links_doubt
+from lostflops.predict.whatif.run_facts import device_names
 from lostflops.predict.whatif.whatif import baseline_pairs, notes_of_run
 
 if TYPE_CHECKING:
@@ -34,19 +36,22 @@ if TYPE_CHECKING:
     from lostflops.store.run import Run
 
 Progress = Callable[[int, int], None]
-_LINKS_DIFFER: Final = 0.3
-"""Part by which transfers on other links may differ, as the change `device` assumes."""
 
 
 def forecast_recorded(run: Run, start: Baseline, progress: Progress | None = None) -> Forecasts:
     """Predict the run on every known device. Raise `NotApplicable` if none can be compared with that of the run."""
     now = find_device(start.facts.device) if start.facts.device else None
+    if now is None and len(names := device_names(run)) > 1:
+        known = " and ".join(names)
+        raise NotApplicable(
+            f"ranks have different devices ({known}), so others cannot be compared with them: {INSTEAD}"
+        )
     if now is None:
         name = start.facts.device or "the device of this run"
         raise NotApplicable(f"{name} is not a known device, so others cannot be compared with it: {INSTEAD}")
     expect_replays(len(start.graph.tasks) * len(DEVICES))
     floor = _floor(start)
-    made, refused = [_forecast_now(start, now)], list[Refused]()
+    made, refused = [_forecast_now(start, now, floor)], list[Refused]()
     for done, device in enumerate(DEVICES):
         if progress is not None:
             progress(done, len(DEVICES))
@@ -60,7 +65,7 @@ def forecast_recorded(run: Run, start: Baseline, progress: Progress | None = Non
     return Forecasts(
         measured=start.measured,
         now=f"the {now.name} of this run",
-        ranks=_world(run),
+        ranks=count_ranks(run),
         made=tuple(made),
         refused=tuple(refused),
         peak=peak,
@@ -83,7 +88,7 @@ def _forecast(found: WhatIfAnswer, now: Device, device: Device, floor: float) ->
     (one,) = found.applied
     lines = mean_lines(found.schedule)
     kernels = half_width(now, device) * (lines["compute"] + lines["copy"])
-    links = _LINKS_DIFFER * lines["comm.transfer"]
+    links = links_doubt(now, device) * lines["comm.transfer"]
     return Forecast(
         device=device,
         step=found.predicted,
@@ -96,7 +101,7 @@ def _forecast(found: WhatIfAnswer, now: Device, device: Device, floor: float) ->
     )
 
 
-def _forecast_now(start: Baseline, device: Device) -> Forecast:
+def _forecast_now(start: Baseline, device: Device, floor: float) -> Forecast:
     """Return the run as it is, with the error of another run of the same job."""
     unchanged = answer(start, [])
     return Forecast(
@@ -106,6 +111,7 @@ def _forecast_now(start: Baseline, device: Device) -> Forecast:
         high=unchanged.high,
         own=unchanged.doubts.runs,
         bound=_bound(start.schedule, mean_lines(start.schedule)),
+        floor=floor,
         is_now=True,
     )
 
@@ -121,11 +127,6 @@ def _bound(done: Schedule, mean: Mapping[str, float]) -> Bound:
     classes = Counter({name: round(ns * share) for name, ns in zip(CLASSES, spent.tolist(), strict=True)})
     step = RankLines(0, sum(lines.values()), lines, 1)
     return Bound.of(RunLedger(ranks=[step], lines=lines, parts={"compute": classes}))
-
-
-def _world(run: Run) -> int:
-    recorded = run.rows("select coalesce(max(world_size), 0) from ranks")[0][0]
-    return max(int(recorded), len(run.ranks))
 
 
 def _peak(run: Run, start: Baseline) -> tuple[int | None, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -50,7 +51,7 @@ class WorkPerStep:
 def show_devices(found: Forecasts, prices: Prices | None, work: WorkPerStep) -> Result:
     """Compare the devices and show them."""
     compared = compare_devices(found, prices)
-    if all(one.forecast.is_now for one in compared.ranked):
+    if not compared.ranked or all(one.is_now for one in found.made):
         raise NotApplicable(f"the step cannot be predicted on any other device: {_most_frequent_reasons(compared)}")
     plot = _plot(compared)
     details = _details(compared, work)
@@ -81,9 +82,12 @@ def show_devices(found: Forecasts, prices: Prices | None, work: WorkPerStep) -> 
 def _verdict(found: Forecasts, compared: RankedDevices, prices: Prices | None, work: WorkPerStep) -> str:
     sentences = ["A guess, because the replay does not match the run."] if found.is_guess else []
     alike = [one for one in compared.ranked if one.may_be_first]
+    tied = _tied(compared)
     why = _why_alike(alike)
-    if why and compared.ranked[0].chance < _LIKELY and len(alike) > 1:
+    if why and len(alike) > 1 and (tied or compared.ranked[0].chance < _LIKELY):
         sentences += [_equally_fast(found, why, alike), *(["Choose by price."] if prices is None else [])]
+    elif tied:
+        sentences += [_share_shortest(found, tied), *(["Choose by price."] if prices is None else [])]
     else:
         sentences += [_fastest(found, compared), _others(compared)]
     if prices is not None:
@@ -93,6 +97,8 @@ def _verdict(found: Forecasts, compared: RankedDevices, prices: Prices | None, w
 
 def _why_alike(alike: Sequence[Ranked]) -> str:
     """Return why these devices are equally fast; empty if a faster device would help."""
+    if not alike:
+        return ""
     best = alike[0].forecast
     if best.bound.word in _NOT_OF_DEVICE:
         return f"The {best.bound.word} limits the job"
@@ -116,8 +122,23 @@ def _speed(found: Forecasts, one: Ranked) -> str:
     return f"{found.measured / one.forecast.step:.3g}x as fast as {found.now}"
 
 
+def _tied(compared: RankedDevices) -> list[Ranked]:
+    """Return the devices that share the shortest step; empty if one device is first, or if that of the run may be as
+    fast."""
+    best, now = compared.ranked[0], compared.now
+    tied = [one for one in compared.ranked if round(one.forecast.step) == round(best.forecast.step)]
+    return [] if len(tied) == 1 or (now is not None and now.may_be_first) else tied
+
+
+def _share_shortest(found: Forecasts, tied: Sequence[Ranked]) -> str:
+    names = _join_names([one.name for one in tied])
+    return f"{names} share the shortest predicted step: {_step(tied[0])}, {_speed(found, tied[0])}."
+
+
 def _fastest(found: Forecasts, compared: RankedDevices) -> str:
     best = compared.ranked[0]
+    if best is compared.now and len(compared.ranked) == 1:
+        return f"No other known device can run this job as it is: on {found.now} it takes {_step(best)}."
     if best is compared.now:
         return f"No known device is predicted to be faster than {found.now}: {_step(best)}."
     if compared.now is not None and compared.now.chance >= best.chance:
@@ -139,7 +160,7 @@ def _others(compared: RankedDevices) -> str:
     """Name the devices that may be as fast as the first, that of the run before the others."""
     best, *others = compared.ranked
     if not others:
-        return "No other known device can be compared."
+        return "" if best.forecast.is_now else "No other known device can run this job as it is."
     alike = sorted((one for one in others if one.may_be_first), key=lambda one: not one.forecast.is_now)
     if compared.now is not None and best is not compared.now and compared.now.chance >= best.chance:
         return ""
@@ -372,7 +393,7 @@ def _left_out(compared: RankedDevices) -> Table:
 def _names_by_reason(compared: RankedDevices) -> dict[str, list[str]]:
     by_reason: dict[str, list[str]] = {}
     for one in compared.refused:
-        short = one.reason.partition(";")[0].replace(f" of {one.device}", "")
+        short = re.sub(rf" of {re.escape(one.device)}(?= |$)", "", one.reason.partition(";")[0])
         by_reason.setdefault(short, []).append(one.device)
     return by_reason
 
@@ -385,7 +406,10 @@ def _most_frequent_reasons(compared: RankedDevices) -> str:
 def _notes(found: Forecasts, compared: RankedDevices, prices: Prices | None) -> Iterator[str]:
     yield from found.notes
     yield from distinct_notes(found.made, compared.ranked[0].forecast)
-    yield "Probabilities ignore errors that change all devices alike: of the replay, the host and the recorded steps."
+    yield (
+        "Probabilities ignore errors that change all devices alike (of the replay and the recorded steps), and assume "
+        "that each device has a host like that of this run."
+    )
     yield _note_on_memory(found, compared)
     if prices is None:
         yield "For costs, write [NAME] and, below it, usd_per_hour = PRICE into a file, and give it to --prices."
@@ -415,8 +439,6 @@ def _notes_on_prices(found: Forecasts, compared: RankedDevices, prices: Prices) 
     ranked = {one.name for one in compared.ranked}
     if missing := [name for name in prices.devices if name not in ranked]:
         yield f"Not ranked, though they have a price: {', '.join(missing)}."
-    if unknown := [one.name for one in compared.ranked if one.name in prices.devices and one.usd is None]:
-        yield f"No cost, as their power is not known: {', '.join(unknown)}. Add watts to the file of prices."
     if any(one.name in prices.devices and prices.is_limit(one.forecast.device) for one in compared.ranked):
         yield (
             "Energy is an upper limit for devices without watts in the file of prices: it is computed from the power "

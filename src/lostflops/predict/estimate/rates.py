@@ -2,11 +2,9 @@
 
 Without a calibration, rates are ranges below the dense peak. The best rate of products is that of the kernel model
 (`costs/kernels`), so that a described job and a measured one get the same ratio between two devices: public
-measurements where there are some, a part of the peak within the power limit for others. Training reaches less, because
-its shapes are given and clocks drop under load: `SUSTAINED` is the part that it reaches, lower if a side is short.
-The low end of bf16 on Hopper is from published runs of Llama 3.1 8B on H100 (torchtitan, December 2024), those of fp8
-are from MLPerf; bf16 on Blackwell has the middle of fp8 and a wider range. Fused attention reaches 30% to 75% of peak
-(FlashAttention 2 and 3 report 50% to 75% for long sequences), memory 70% to 90% of its data sheet.
+measurements where there are some, a part of the peak within the power limit for others. Training reaches a part of it
+(`IN_TRAINING`), lower if a side is short. Fused attention reaches 30% to 75% of peak (FlashAttention 2 and 3 report 50%
+to 75% for long sequences), memory 70% to 90% of its data sheet.
 """
 
 from __future__ import annotations
@@ -19,27 +17,10 @@ from typing import Final, Protocol
 from lostflops.account.facts.devices import DEVICES, Device, find_device, offer_names
 from lostflops.core.errors import UsageError
 from lostflops.predict.costs.kernels.constants import ACHIEVABLE
-from lostflops.predict.costs.kernels.model import sustained_rate
+from lostflops.predict.costs.kernels.model import measured_name, sustained_rate, training_share
 from lostflops.predict.estimate.ranges import Range
 
-_HOPPER: Final = Range(0.6, 0.93)
-_HOPPER_FP8: Final = Range(0.71, 0.9)
-_BLACKWELL: Final = Range(0.5, 0.8)
-_BLACKWELL_FP8: Final = Range(0.57, 0.72)
-SUSTAINED: Final[Mapping[tuple[str, str], Range]] = {
-    ("H100-SXM5", "bf16"): _HOPPER,
-    ("H100-SXM5", "fp8"): _HOPPER_FP8,
-    ("H200-SXM", "bf16"): _HOPPER,
-    ("H200-SXM", "fp8"): _HOPPER_FP8,
-    ("B200", "bf16"): _BLACKWELL,
-    ("B200", "fp8"): _BLACKWELL_FP8,
-    ("GB200", "bf16"): _BLACKWELL,
-    ("GB200", "fp8"): _BLACKWELL_FP8,
-}
-"""Part of the best rate that products reach in training, by device and dtype; `_TYPICAL` to 1 for others. Those of fp8
-were fitted to six systems of MLPerf Training with 256 and 512 GPUs: docs/explanation/estimate.md."""
 _BEST: Final = 0.8
-_TYPICAL: Final = 0.6
 _ATTENTION: Final = Range(0.3, 0.75)
 _SHORT: Final = 128
 _SHORT_SEQUENCE: Final = 512
@@ -98,9 +79,11 @@ class PublishedRates:
 
     @property
     def source(self) -> str:
-        known = "kernel model" if self.device.chip else f"{_BEST:.0%} of peak at best"
-        measured = "public measurements" if self.device.name in ACHIEVABLE else known
-        return f"{self.device.name}: {self.device.source}; {measured}"
+        name, measured = self.device.name, measured_name(self.device)
+        rates = "kernel model" if self.device.chip else f"{_BEST:.0%} of peak at best"
+        if measured in ACHIEVABLE:
+            rates = "public measurements" + (f" of {measured}, which has the same chip" if measured != name else "")
+        return f"{name}: {self.device.source}; {rates}"
 
     @property
     def peak(self) -> float | None:
@@ -118,8 +101,7 @@ class PublishedRates:
         best = sustained_rate(self.device, self.dtype) * 1e9 if self.device.chip else _BEST * peak
         side = min(m, n, k)
         short = side / (side + _SHORT) if side else 1
-        reached = SUSTAINED.get((self.device.name, self.dtype), Range(_TYPICAL, 1))
-        return reached * (short * best)
+        return Range(*training_share(self.device, self.dtype)) * (short * best)
 
     def attention(self, sequence: int) -> Range:
         """Return the FLOPs per second of attention, in bf16 if products are in fp8, which is only for products."""

@@ -12,6 +12,7 @@ from lostflops.account.align.expert_loads import expert_loads
 from lostflops.account.align.mesh import recognise
 from lostflops.account.align.pipeline_actions import annotated_schedule
 from lostflops.account.blame.judgement import judge
+from lostflops.account.facts.devices import find_device
 from lostflops.account.ledger.scope import scope
 from lostflops.account.memory.fullest import fullest
 from lostflops.account.pace.lateness import find_habits
@@ -40,7 +41,7 @@ def learn_comm_times(own: OwnTimes) -> CommTimes:
 def facts_of(run: Run, graph: TaskGraph, times: LearnTimes | None = None) -> Facts:
     """Collect what changes may use besides the graph. Without `times`, the run's own collectives give the times of
     others; if it has none, these are unknown."""
-    device, backend = run.rows("select max(device), max(backend) from ranks")[0]
+    (backend,) = run.rows("select max(backend) from ranks")[0]
     own = own_times(graph, backend)
     told = times(own) if times is not None else learn_comm_times(own) if own.samples else None
     work = work_facts(run)
@@ -48,7 +49,7 @@ def facts_of(run: Run, graph: TaskGraph, times: LearnTimes | None = None) -> Fac
     highest = fullest(run)
     return Facts(
         times=told,
-        device=device,
+        device=" and ".join(device_names(run)) or None,
         backend=backend,
         job=_job(run),
         parameters=_parameters(run),
@@ -63,6 +64,13 @@ def facts_of(run: Run, graph: TaskGraph, times: LearnTimes | None = None) -> Fac
         late=cache(partial(_late, run)),
         experts=cache(partial(expert_loads, run)),
     )
+
+
+def device_names(run: Run) -> list[str]:
+    """Return the names of the devices of all ranks, one for each kind."""
+    names = [name for (name,) in run.rows("select distinct device from ranks where device is not null order by device")]
+    kinds = {(known.name if (known := find_device(name)) else name): name for name in names}
+    return list(kinds.values())
 
 
 def _late(run: Run) -> tuple[int, ...]:

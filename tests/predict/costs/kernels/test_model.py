@@ -31,6 +31,19 @@ def test_large_products_reach_what_was_published(name: str, dtype: str) -> None:
     assert 0.85 * ACHIEVABLE[name][dtype] < rate <= ACHIEVABLE[name][dtype]
 
 
+@pytest.mark.parametrize(
+    ("name", "measured"),
+    [("B300", "B200"), ("GB300", "GB200"), ("H800-SXM", "H100-SXM5"), ("A100-SXM4-40GB", "A100-SXM4-80GB")],
+)
+def test_the_same_chip_with_as_much_power_sustains_the_same_rate(name: str, measured: str) -> None:
+    for dtype in ACHIEVABLE[measured]:
+        assert sustained_rate(BY_NAME[name], dtype) == sustained_rate(BY_NAME[measured], dtype)
+
+
+def test_the_same_chip_with_less_power_may_be_slower() -> None:
+    assert sustained_rate(BY_NAME["A100-PCIe-40GB"], "bf16") < sustained_rate(BY_NAME["A100-SXM4-80GB"], "bf16")
+
+
 # Measured in public benchmarks of sgemm: TFLOPS of large fp32 products.
 @pytest.mark.parametrize(("name", "low", "high"), [("T4", 3.0, 5.0), ("V100-PCIe", 11.5, 14), ("L4", 7.0, 12.0)])
 def test_a_power_limit_below_what_the_peak_needs_limits_the_rate(name: str, low: float, high: float) -> None:
@@ -82,5 +95,6 @@ def test_times_keep_the_order_of_the_works() -> None:
 def test_what_is_not_known_is_refused() -> None:
     with pytest.raises(NotApplicable, match="no confirmed bf16 peak of V100-SXM2"):
         kernel_ns(BY_NAME["V100-SXM2"], product(64, 64, 64))
-    with pytest.raises(NotApplicable, match="data sheet of TPU v5p"):
-        kernel_ns(BY_NAME["TPU v5p"], product(64, 64, 64))
+    for work in (product(64, 64, 64), stream(1e6)):
+        with pytest.raises(NotApplicable, match="data sheet of TPU v5p"):
+            kernel_ns(BY_NAME["TPU v5p"], work)

@@ -16,10 +16,13 @@ from lostflops.predict.whatif.changes.network_bandwidth import CHANGE as BANDWID
 from lostflops.predict.whatif.changes.network_latency import CHANGE as LATENCY
 
 
-def job(*meetings):
+def job(*meetings, steps=()):
     names = [f"m{i}" for i in range(len(meetings))]
     lanes = [L(r, LaneKind.STREAM, [T(f"{n}.{r}", kind=TaskKind.COMM, meets=n) for n in names]) for r in (0, 1)]
-    return graph(lanes, meetings=dict(zip(names, meetings, strict=True)))
+    return graph(lanes, meetings=dict(zip(names, meetings, strict=True)), steps=steps)
+
+
+STEP = [(0, 0, "", ""), (1, 0, "", "")]
 
 
 def test_only_bytes_go_faster():
@@ -54,6 +57,27 @@ def test_unknown_links_stay_as_recorded():
     found = DEVICE.apply(job(M(1000, size=900)), "B200", own)
     assert found.graph.meetings.transfer.tolist() == [1000]
     assert any("links of A100-PCIe-80GB are not known" in note for note in found.notes)
+
+
+def test_transfers_that_cannot_be_timed_on_slower_links_are_refused():
+    """An L4 has 31 GB/s beside the 300 GB/s of an A100: transfers as recorded would be far too fast."""
+    own = replace(facts(100.0, 1.0), device="NVIDIA A100-SXM4-80GB", dtype="bf16")
+    with pytest.raises(NotApplicable, match="its links within a host are slower"):
+        DEVICE.apply(job(M(1000, size=-1), steps=STEP), "L4", own)
+    short = job(M(1000, size=-1), M(40_000, size=-1, ranks=1), steps=STEP)  # 2% of the step here, 18% on a T4
+    with pytest.raises(NotApplicable, match="its links within a host are slower"):
+        DEVICE.apply(short, "T4", replace(own, dtype="fp16"))
+    assert DEVICE.apply(job(M(1000, size=-1), steps=STEP), "B200", own).graph.meetings.transfer.tolist() == [1000]
+    timed = DEVICE.apply(job(M(1000, size=900), steps=STEP), "L4", own)
+    assert timed.graph.meetings.transfer.tolist() == [round(100 + 900 * 300 / 31)]
+
+
+def test_unknown_links_may_take_twice_as_long():
+    own = replace(facts(100.0, 1.0), device="NVIDIA A100-SXM4-80GB", dtype="bf16")
+    made = job(M(1000, size=900), steps=STEP)
+    known, unknown = (DEVICE.apply(made, name, own) for name in ("A100-SXM4-40GB", "A100-PCIe-80GB"))
+    assert known.off == pytest.approx(300)
+    assert unknown.off == pytest.approx(1000)
 
 
 def test_the_runs_own_sizes_tell_latency():

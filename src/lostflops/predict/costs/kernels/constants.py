@@ -86,6 +86,18 @@ ACHIEVABLE: Final[Mapping[str, Mapping[str, float]]] = {
     "MI325X": {"bf16": 785},
 }
 """Best TFLOPS over shapes of matrix products: maximum achievable matmul FLOPS of the ML engineering open book."""
+IN_TRAINING: Final[Mapping[str, Mapping[str, tuple[float, float]]]] = {
+    "H100-SXM5": {"bf16": (0.6, 0.93), "fp8": (0.71, 0.9)},
+    "H200-SXM": {"bf16": (0.6, 0.93), "fp8": (0.71, 0.9)},
+    "B200": {"bf16": (0.5, 0.8), "fp8": (0.57, 0.72)},
+    "GB200": {"bf16": (0.5, 0.8), "fp8": (0.57, 0.72)},
+}
+"""Least and most part of that rate that products reach in training, because their shapes are given and clocks drop
+under load. Those of fp8 were fitted to six systems of MLPerf Training with 256 and 512 GPUs
+(docs/explanation/estimate.md). The low end of bf16 on Hopper is from published runs of Llama 3.1 8B on H100
+(torchtitan, December 2024); bf16 on Blackwell has the middle of fp8 and a wider range."""
+ELSEWHERE_IN_TRAINING: Final = (0.6, 1.0)
+"""The same on other devices: an assumption."""
 TENSOR_RAMP: Final = 128.0
 """`Constants.ramp` on tensor cores, which finish a step sooner: an assumption."""
 TENSOR_SHARE: Final[Mapping[str, float]] = {"NVIDIA": 0.82, "AMD": 0.6}

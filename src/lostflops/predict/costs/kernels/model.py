@@ -18,13 +18,15 @@ from typing import Final
 
 import numpy as np
 
-from lostflops.account.facts.devices import Chip, Device
+from lostflops.account.facts.devices import DEVICES, Chip, Device
 from lostflops.core.errors import NotApplicable
 from lostflops.predict.costs.kernels.constants import (
     ACHIEVABLE,
     CACHE_WIDTH,
+    ELSEWHERE_IN_TRAINING,
     FITTED,
     FLOOR_NS,
+    IN_TRAINING,
     TENSOR_ENERGY,
     TENSOR_RAMP,
     TENSOR_SHARE,
@@ -122,8 +124,8 @@ def _time_streams(device: Device, dtype: str, works: Sequence[KernelWork], known
 def _time_moves(device: Device, moved: Floats, share: float) -> Floats:
     """Return the time to move these bytes. What the kernel before left in the cache is not read from memory."""
     slow = moved / (require_bandwidth(device) * share)
-    chip = device.chip
-    if chip is None or "fp32" not in device.peaks:
+    chip = require_chip(device)
+    if "fp32" not in device.peaks:
         return slow
     filled = moved / (chip.cache_mb * 1e6)
     missed = filled**_SHARP / (1 + filled**_SHARP)
@@ -172,9 +174,45 @@ def sustained_rate(device: Device, dtype: str, known: Constants = FITTED) -> flo
 
 def _published_share(device: Device, dtype: str) -> float | None:
     """Return the best rate beside the peak. 16 bits and tf32 reach the same part."""
-    listed = ACHIEVABLE.get(device.name, {})
+    listed = ACHIEVABLE.get(measured_name(device), {})
     source = "fp8" if dtype == "fp8" and "fp8" in listed else "bf16"
     return listed[source] / device.peaks[source] if source in listed else None
+
+
+def training_share(device: Device, dtype: str) -> tuple[float, float]:
+    """Return the least and the most part of the sustained rate that products reach in training. 16 bits and tf32 reach
+    the same."""
+    if dtype == "fp32":
+        return ELSEWHERE_IN_TRAINING
+    listed = IN_TRAINING.get(measured_name(device), {})
+    return listed.get("fp8" if dtype == "fp8" else "bf16", ELSEWHERE_IN_TRAINING)
+
+
+def measured_name(device: Device) -> str:
+    """Return the name of the device whose published rates hold for this one: its own, or that of a device with the same
+    chip and peak and no higher power limit. Of several, the one with the most similar memory.
+
+    >>> from lostflops.account.facts.devices import find_device
+    >>> [measured_name(find_device(name)) for name in ("B300", "H800", "A100-SXM4-40GB", "A100-PCIe-40GB")]
+    ['B200', 'H100-SXM5', 'A100-SXM4-80GB', 'A100-PCIe-40GB']
+    """
+    if device.name in ACHIEVABLE or device.chip is None:
+        return device.name
+    siblings = [one for one in DEVICES if one.name in ACHIEVABLE and _is_same_chip(device, device.chip, one)]
+    if not siblings:
+        return device.name
+    own = device.memory_gbs or 0.0
+    return min(siblings, key=lambda one: abs((one.memory_gbs or 0.0) - own)).name
+
+
+def _is_same_chip(device: Device, chip: Chip, measured: Device) -> bool:
+    other = measured.chip
+    return (
+        other is not None
+        and (chip.units, chip.cores, chip.nm) == (other.units, other.cores, other.nm)
+        and chip.watts >= other.watts
+        and device.peaks.get("bf16") == measured.peaks["bf16"]
+    )
 
 
 def _energy_of(device: Device, dtype: str, known: Constants) -> float:

@@ -35,7 +35,7 @@ def faster(
     hosts, only these are on the network; else every transfer is. With `inside`, transfers within a host change instead,
     and the times of collectives that a later change asks for do not."""
     chosen = _inside_hosts(graph) if inside else _on_network(graph)
-    told = chosen & (graph.meetings.size > 0) & select_collectives(graph, *_KNOWN)
+    told = chosen & _is_known(graph)
     if not told.any():
         raise NotApplicable("collectives were recorded without operation or size: record with lostflops run")
     transfers = TimedTransfers.of(graph, facts)
@@ -94,6 +94,20 @@ def _on_network(graph: TaskGraph) -> Flags:
     across = told.hosts > 1
     chosen: Flags = across if across.any() else told.ranks != 1
     return chosen
+
+
+def _is_known(graph: TaskGraph) -> Flags:
+    """Select transfers of a known operation and size."""
+    known: Flags = (graph.meetings.size > 0) & select_collectives(graph, *_KNOWN)
+    return known
+
+
+def share_of_unknown(graph: TaskGraph) -> float:
+    """Return the part of the time of all transfers that may be within a host and cannot be timed on other links,
+    because their operation or size is not known."""
+    weight = graph.meetings.transfer.astype(np.float64)
+    unknown = (graph.meetings.hosts <= 1) & (graph.meetings.ranks != 1) & ~_is_known(graph)
+    return float(weight[unknown].sum() / weight.sum()) if weight.any() else 0.0
 
 
 def _inside_hosts(graph: TaskGraph) -> Flags:
