@@ -23,10 +23,11 @@ Every verb prints text for people, or with `--json` one JSON document whose `sch
 ends with the next command to run. Errors are one line on stderr.
 """
 DEVICES_INTRODUCTION = """\
-Dense peaks (no structured sparsity) in TFLOPS, memory and scale-up bandwidth per direction in GB/s, streaming
-multiprocessors or compute units, last-level cache in MB, power limit in watts. Only rates that two independent
-public sources confirm are listed; give the peak of another device with `lostflops report --peak-tflops`. A device is
-recognised by its name in the trace, or as you type it: case, `-` and `_` do not count.
+Dense peaks (no structured sparsity) in TFLOPS; bandwidth of the memory and of the links to other devices of the host
+(scale-up, one direction) in GB/s; number of streaming multiprocessors or compute units; last-level cache in MB; power
+limit in watts. Only rates that two independent public sources confirm are listed; give the peak of another device with
+`lostflops report --peak-tflops`. A device is recognised by its name in the trace, or as you type it: case, `-` and `_`
+do not count.
 """
 
 
@@ -93,7 +94,10 @@ def devices() -> str:
         [
             HEAD + "# Devices\n",
             DEVICES_INTRODUCTION,
-            "| device | names | bf16 | fp16 | fp8 | fp32 | tf32 | memory | scale-up | units | cache | watts | source |",
+            (
+                "| device | names | bf16 | fp16 | fp8 | fp32 | tf32 | memory GB/s | scale-up GB/s "
+                "| units | cache MB | watts | source |"
+            ),
             "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|",
             *rows,
             "",

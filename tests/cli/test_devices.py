@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -118,7 +119,7 @@ def test_costs_follow_time_and_price(run: Path, prices: Path, capsys: pytest.Cap
     assert costs["B200"]["usd_per_1000_steps"] is None
     assert found["cheapest"] == found["costs"][0]["device"] == "H200-SXM"
     assert [name for name, row in costs.items() if row["efficient"]] == ["H200-SXM"]
-    assert "Energy is an upper limit for H200-SXM, A100-SXM4-80GB:" in " ".join(found["notes"])
+    assert "Energy is an upper limit for devices without watts" in " ".join(found["notes"])
     drawn = {series["series"] for series in found["time_and_price"]}
     assert drawn == {"H200-SXM", "A100-SXM4-80GB (now)", "L4"}
 
@@ -130,18 +131,35 @@ def test_power_is_paid_on_top(run: Path, prices: Path, capsys: pytest.CaptureFix
     assert after / before == pytest.approx((3 + 0.7) / 3)
 
 
+def test_a_price_of_a_device_that_is_not_ranked_is_noted(
+    tmp_path: Path, prices: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prices.write_text("usd_per_kwh = 1\n[A10G]\nusd_per_hour = 1\n[L4]\nusd_per_hour = 1\n")
+    found = asked(capsys, cpu_run(tmp_path, [("aten::mul", [[64], []])]), "--prices", prices)
+    assert "Not ranked, though they have a price: A10G." in found["notes"]
+    assert "L4, the only ranked device with a known cost, costs $" in found["verdict"]
+
+
 def test_a_person_reads_which_device_to_choose(run: Path, prices: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert called("devices", run, "--prices", prices) == 0
     text = capsys.readouterr().out
     words = " ".join(text.split())
-    assert "times as fast" not in words
-    assert "x as fast as the A100-SXM4-80GB of this run." in words
-    assert "H200-SXM is the cheapest of 3 devices with a price: $" in words
-    assert "Time against price" in words
+    assert re.search(r"has the shortest predicted step: .* ms per step \(90% interval [\d.]+ to [\d.]+\), ", words)
+    assert "x as fast as the A100-SXM4-80GB of this run. It is the fastest with probability " in words
+    assert " may be as fast. H200-SXM is the cheapest of 3 devices with a price, with probability " in words
+    assert "Step time against cost" in words
     assert max(map(len, text.splitlines()[:40])) <= 80
     assert f"Next: lostflops whatif {run} --change device=H200-SXM" in text
     assert called("devices", run) == 0
-    assert "No prices are known" in " ".join(capsys.readouterr().out.split())
+    assert "For costs, write [NAME]" in " ".join(capsys.readouterr().out.split())
+
+
+def test_an_interval_is_in_the_unit_of_its_step(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = asked(capsys, run)["devices"]
+    assert all(re.fullmatch(r"[\d.,]+ to [\d.,]+", row["interval"]) for row in rows)
+    (now,) = [row for row in rows if row["is_now"]]
+    low, high = map(float, now["interval"].split(" to "))
+    assert (low * 1e6, high * 1e6) == pytest.approx((now["low_ns"], now["high_ns"]), rel=0.006)
 
 
 def test_pictures_are_files(run: Path, prices: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -151,7 +169,11 @@ def test_pictures_are_files(run: Path, prices: Path, tmp_path: Path, capsys: pyt
     assert page.read_text().startswith("<!doctype html>")
     assert "Wrote" in capsys.readouterr().out
     assert called("devices", run, "--plot", svg) == 2
-    assert "--plot draws time against price: give --prices too" in capsys.readouterr().err
+    assert "--plot draws step time against cost: give --prices too" in capsys.readouterr().err
+    assert called("devices", run, "--prices", prices, "--plot", tmp_path / "devices.png") == 2
+    assert f"--plot writes SVG: name the file {svg}" in capsys.readouterr().err
+    assert called("devices", run, "--prices", prices, "--plot", tmp_path / "nowhere" / "devices.svg") == 2
+    assert f"there is no folder {tmp_path / 'nowhere'}" in capsys.readouterr().err
 
 
 def test_a_wrong_price_is_an_error(run: Path, prices: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -163,7 +185,9 @@ def test_a_wrong_price_is_an_error(run: Path, prices: Path, capsys: pytest.Captu
 def test_an_unknown_device_cannot_be_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     made = trace(tmp_path, [SCALE, PRODUCT], device="Abacus 3000")
     assert called("devices", made) == 2
-    assert "Abacus 3000 is not a known device" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "Abacus 3000 is not a known device" in error
+    assert "lostflops estimate --help" in error
 
 
 def test_ranks_on_different_devices_cannot_be_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -183,8 +207,12 @@ def test_ranks_on_different_devices_cannot_be_compared(tmp_path: Path, capsys: p
 @pytest.mark.parametrize(
     ("device", "ops", "says"),
     [
-        ("NVIDIA A10G", [SCALE, PRODUCT], "A10G of this run: no confirmed fp32 peak of A10G is known"),
-        ("NVIDIA A100-SXM4-80GB", [SCALE, Op("aten::mm", "ampere_sgemm_128x64_nn", 40)], "no shapes were recorded"),
+        ("NVIDIA A10G", [SCALE, PRODUCT], "no confirmed fp32 peak of A10G is known (3"),
+        (
+            "NVIDIA A100-SXM4-80GB",
+            [SCALE, Op("aten::mm", "ampere_sgemm_128x64_nn", 40)],
+            "record_shapes=True (36 devices)",
+        ),
     ],
 )
 def test_no_device_is_called_fastest_if_no_other_can_be_compared(
@@ -192,7 +220,7 @@ def test_no_device_is_called_fastest_if_no_other_can_be_compared(
 ) -> None:
     assert called("devices", trace(tmp_path, ops, device=device)) == 2
     error = " ".join(capsys.readouterr().err.split())
-    assert "no other device can be compared with the" in error
+    assert "the step cannot be predicted on any other device: no " in error
     assert says in error
 
 
@@ -242,8 +270,6 @@ def test_a_run_of_a_cpu_is_ranked_by_the_work_of_its_ops(tmp_path: Path, capsys:
     assert [row["step_ns"] for row in rows] == sorted(row["step_ns"] for row in rows)
     assert "This run used no accelerator" in " ".join(found["notes"])
     assert "10 kernels" in " ".join(found["notes"])
-    assert called("devices", made) == 0
-    assert f"Next: lostflops report {made}" in capsys.readouterr().out
 
 
 def test_small_ops_of_a_cpu_are_limited_by_the_host(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -251,6 +277,19 @@ def test_small_ops_of_a_cpu_are_limited_by_the_host(tmp_path: Path, capsys: pyte
     assert {row["limit"] for row in found["devices"]} == {"host"}
     assert {row["step_ns"] for row in found["devices"]} == {50 * 6_000}
     assert found["devices"][0]["first"] < 0.2
+    count = len(found["devices"])
+    assert found["verdict"].startswith(f"The host limits the job, so {count} devices may be equally fast: 300 us per ")
+    assert found["verdict"].endswith("x as fast as the CPUs of this run. Choose by price.")
+
+
+def test_what_to_run_next_applies_to_a_run_of_a_cpu(
+    tmp_path: Path, prices: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = cpu_run(tmp_path, [("aten::mul", [[64], []])] * 50)
+    assert called("devices", made) == 0
+    assert f"Next: lostflops report {made}" in capsys.readouterr().out
+    assert called("devices", made, "--prices", prices) == 0
+    assert f"Next: lostflops report {made}" in capsys.readouterr().out
 
 
 def test_python_between_ops_takes_as_long_with_any_device(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

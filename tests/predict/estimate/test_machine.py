@@ -119,7 +119,7 @@ def test_a_device_brings_its_usual_machine() -> None:
 def test_what_is_not_known_is_none() -> None:
     known = machine("bf16", device="V100-SXM2", topology=None, calibration=None, memory=None)
     assert (known.times, known.capacity) == (None, None)
-    with pytest.raises(UsageError, match="known devices: P4, P100-PCIe"):
+    with pytest.raises(UsageError, match="no device is called 'H1000': write one of P4, P100-PCIe"):
         machine("bf16", device="H1000", topology=None, calibration=None, memory=None)
 
 

@@ -12,7 +12,7 @@ from lostflops.show.report import renderer
 from lostflops.show.report.axes import Axis, axes
 from lostflops.show.report.colours import SERIES
 from lostflops.show.report.plot import ROWS, draw_text_plot
-from lostflops.show.report.svg_plot import WIDTH
+from lostflops.show.report.svg_plot import LEFT, LETTER, WIDTH
 
 
 def plot(*series: Series, x: Field | None = None, y: Field | None = None, **scales: bool) -> Plot:
@@ -172,3 +172,30 @@ def test_bands_and_marks_are_drawn_and_named() -> None:
     across, _ = axes(block)
     (shade,) = (one for one in drawn.iter("{http://www.w3.org/2000/svg}rect") if one.find("{*}title") is not None)
     assert float(shade.get("width")) == pytest.approx((across.place(5.5) - across.place(2.5)) * WIDTH, abs=0.1)
+
+
+def texts(plot: Plot) -> list[tuple[str, float]]:
+    """Return the texts of a drawing with their left ends."""
+    elements = svg(plot).iter("{http://www.w3.org/2000/svg}text")
+    return [(element.text or "", float(element.get("x", ""))) for element in elements]
+
+
+def test_single_marks_have_their_names_beside_them_without_overlap() -> None:
+    """A name that has no space is in the legend alone."""
+    points = {"alone": (1.0, 1.0), "crowded": (5.0, 5.0), "at the edge": (9.0, 8.0)}
+    marks = [Series(name, "marks", (point,)) for name, point in points.items()]
+    line = Series("line", "line", ((1.0, 1.0), (9.0, 2.0)))
+    crowd = Series("crowd", "marks", tuple((5 + x / 10, 5 + y / 10) for x in range(-9, 9) for y in range(-9, 9)))
+    drawn = texts(Plot("p", "P", Field("x"), Field("y"), (*marks, line, crowd), log_x=False, log_y=False))
+    beside = {text: x for text, x in drawn if text in points and x < LEFT + WIDTH}
+    assert beside.keys() == {"alone", "at the edge"}
+    assert beside["at the edge"] + LETTER * len("at the edge") < LEFT + WIDTH
+    assert [text for text, x in drawn if x > LEFT + WIDTH] == [*points, "line", "crowd"]
+
+
+def test_curves_have_their_names_in_the_legend_alone() -> None:
+    several = tuple(Series(name, "marks", ((1.0, 1.0), (2.0, 2.0))) for name in ("one", "two"))
+    assert [text for text, _ in texts(Plot("p", "P", Field("x"), Field("y"), several)) if text in {"one", "two"}] == [
+        "one",
+        "two",
+    ]

@@ -468,6 +468,17 @@ def find_device(name: str) -> Device | None:
     return device if _FAMILIES.issuperset(rest) else None
 
 
+def offer_names(name: str) -> str:
+    """Return the devices that an unknown name may mean; all of them if none is like it.
+
+    >>> offer_names("h100")
+    'H100-SXM5 or H100-PCIe'
+    """
+    names = [device.name for device in DEVICES]
+    near = [one for one in names if name.casefold() in one.casefold()]
+    return " or ".join(near) if near else f"one of {', '.join(names)}"
+
+
 def _fold(name: str) -> str:
     """Return the name in lower case with one space for each run of separators."""
     return re.sub(r"[\s_-]+", " ", name.casefold()).strip()

@@ -19,15 +19,13 @@ def devices(
     *,
     prices: Annotated[
         Path | None,
-        typer.Option(
-            "--prices", metavar="FILE", help="Prices of devices, a TOML file that you write.", show_default=False
-        ),
+        typer.Option("--prices", metavar="FILE", help="TOML file with prices of devices.", show_default=False),
     ] = None,
     tokens_per_step: TokensOption = None,
     samples_per_step: SamplesOption = None,
     plot: Annotated[
         Path | None,
-        typer.Option("--plot", metavar="FILE", help="Draw time against price, as SVG.", show_default=False),
+        typer.Option("--plot", metavar="FILE", help="Draw step time against cost, as SVG.", show_default=False),
     ] = None,
     html: Annotated[
         Path | None,
@@ -35,12 +33,12 @@ def devices(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Rank known devices by the step time of this run there.
+    """Rank devices by the predicted step time of this run.
 
-    Shows for each device the predicted step with its interval, what limits the job there, and how likely it is that no
-    other device is faster. With --prices also cost and energy, and a picture of time against price. The file has, for
-    each device, a table such as [H100-SXM5] with usd_per_hour and, if known, watts; usd_per_kwh is above all tables.
-    The number of ranks stays the same.
+    Shows for each device the predicted step with its interval, the probability that it is the fastest, and what limits
+    the job there. The number of ranks stays the same. With --prices also cost and energy. The file has a table for each
+    device, such as [H100-SXM5] with usd_per_hour and, optionally, watts. If you pay for power, usd_per_kwh is at its
+    top.
     """
     from lostflops.cli.scope import open_run
     from lostflops.core.errors import UsageError
@@ -48,8 +46,12 @@ def devices(
     from lostflops.show.report import svg
     from lostflops.show.report.html import check_file, save_page
 
-    if plot and not prices:
-        raise UsageError("--plot draws time against price: give --prices too")
+    if plot:
+        if not prices:
+            raise UsageError("--plot draws step time against cost: give --prices too")
+        if plot.suffix.lower() != ".svg":
+            raise UsageError(f"--plot writes SVG: name the file {plot.with_suffix('.svg')}")
+        check_file(plot)
     if html:
         check_file(html)
     with open_run(run) as opened, bar_of("devices") as progress:

@@ -61,7 +61,7 @@ def fleet(
     ] = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Show where the hours of many runs went, and what saves most.
+    """Show where the hours of many runs go.
 
     Shows hours by cause, the fixes that return most, hosts that are slow in job after job, jobs that became slower,
     and what each job reaches beside others. A run adds one row of at most 200 KB, with

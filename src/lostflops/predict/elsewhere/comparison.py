@@ -126,5 +126,5 @@ def _too_small(one: Forecast, peak: int | None) -> Refused:
     assert held is not None, one
     return Refused(
         device=one.device.name,
-        reason=f"its {held / GIB:.1f} GiB do not hold the peak memory of this job, {peak / GIB:.1f} GiB",
+        reason=f"too small: it has {held / GIB:.1f} GiB, the job needs {peak / GIB:.1f} GiB",
     )

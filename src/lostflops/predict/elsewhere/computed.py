@@ -21,7 +21,7 @@ from lostflops.account.ledger.work import MATMUL_CLASSES
 from lostflops.core.errors import NotApplicable, UnknownCost
 from lostflops.core.units import format_share, pluralise
 from lostflops.predict.costs.kernels.model import kernel_times
-from lostflops.predict.elsewhere.forecast import Forecast, Forecasts, Refused, count_ranks
+from lostflops.predict.elsewhere.forecast import INSTEAD, Forecast, Forecasts, Refused, count_ranks
 from lostflops.predict.elsewhere.op_steps import StepOps, median_step, read_step_ops
 from lostflops.predict.estimate.rates import LAUNCH_NS
 from lostflops.predict.graph.lines import mean_lines
@@ -44,7 +44,6 @@ _HOST: Final = 2.0
 """Factor by which the time of the host may differ either way."""
 _MOST_UNKNOWN: Final = 0.1
 """Share of the time of ops, of those that are not known to the formulas, above which nothing can be predicted."""
-_INSTEAD: Final = "describe the job instead: lostflops estimate --help"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,19 +94,19 @@ def _read_steps(run: Run, start: Baseline) -> list[StepOps]:
     if count_ranks(run) > 1:
         raise NotApplicable(
             "this job has several ranks without an accelerator, and how devices would join them is not known: "
-            f"record one rank, or {_INSTEAD}"
+            f"record one rank, or {INSTEAD}"
         )
     steps = [read_step_ops(run, rank, median_step(start.graph.steps)) for rank in start.graph.ranks]
     if not any(one.kernels for one in steps):
         raise NotApplicable(
             "no shapes of ops were recorded, and this run has no accelerator: record it with `lostflops run -- ...`, "
-            f"which records shapes unless --with leaves them out, or {_INSTEAD}"
+            f"which records shapes unless --with leaves them out, or {INSTEAD}"
         )
     unknown = max(one.unknown_share for one in steps)
     if unknown > _MOST_UNKNOWN:
         raise NotApplicable(
             f"ops that take {format_share(unknown)} of the time have no shapes or no formula (custom or compiled ops), "
-            f"so it is not known what a device would do: record it without torch.compile, or {_INSTEAD}"
+            f"so it is not known what a device would do: record it without torch.compile, or {INSTEAD}"
         )
     return steps
 
@@ -165,12 +164,12 @@ def _notes(steps: Sequence[StepOps]) -> Iterator[str]:
     dtypes = sorted({work.dtype for work in most.kernels if work.kind in MATMUL_CLASSES})
     precision = " and ".join(dtypes) or "the recorded dtype"
     yield (
-        f"This run used no accelerator, so nothing was measured on one. The {pluralise(most.launches, 'kernel')} of a "
-        f"step there follow from the shapes of its ops (step {most.step}), and their times from a kernel model. "
-        "To check, measure one step on one device."
+        f"This run used no accelerator: the {pluralise(most.launches, 'kernel')} of a step on a device are derived "
+        f"from the shapes of its ops (step {most.step}), and their times from a kernel model. Measure one step on a "
+        "device to check."
     )
     yield (
-        f"Assumed: products stay in {precision}, the optimizer works on lists of tensors (foreach), and getting a "
-        f"batch takes the same time as here. The host takes {LAUNCH_NS / 1000:g} us for each launch, or as long as "
-        "Python between ops here if that is more. Data travels to the device while it computes."
+        f"Assumed: matmuls stay in {precision}, the optimizer updates lists of tensors (foreach), loading a batch "
+        "takes the same time as here, and copies to the device are hidden. The host takes "
+        f"{LAUNCH_NS / 1000:g} us for each launch, or as long as Python between ops took here if that is longer."
     )

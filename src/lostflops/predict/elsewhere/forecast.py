@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from lostflops.account.facts.devices import Device
 from lostflops.core.results import Pairs
@@ -12,6 +12,10 @@ from lostflops.predict.estimate.rates import capacity
 if TYPE_CHECKING:
     from lostflops.account.ledger.bound import Bound
     from lostflops.store.run import Run
+
+
+INSTEAD: Final = "describe the job instead: lostflops estimate --help"
+"""What to do if a run cannot be predicted on other devices."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from lostflops.account.facts.devices import DEVICES, Device, find_device
+from lostflops.account.facts.devices import Device, find_device, offer_names
 from lostflops.core.errors import UsageError
 
 _KEYS: Final = ("usd_per_hour", "watts")
@@ -71,7 +71,7 @@ def read_prices(file: Path) -> Prices:
     except OSError as error:
         raise UsageError(f"{file} cannot be read ({error.strerror}): give a TOML file of prices to --prices") from None
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{file} is not TOML: {error}. Write {_EXAMPLE}") from None
+        raise UsageError(f"{file} is not TOML: {error}. Write {_EXAMPLE}. {_QUOTES}") from None
     where = _Lines(file, text)
     per_kwh = found.pop(_TOP, None)
     if per_kwh is not None:
@@ -88,6 +88,7 @@ def read_prices(file: Path) -> Prices:
 
 
 _EXAMPLE: Final = "[NAME of a device] and, below it, usd_per_hour = PRICE"
+_QUOTES: Final = 'Names with spaces need quotes: ["RTX 4090"]'
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +114,7 @@ class _Lines:
 def _device(name: str, entry: Any, where: _Lines) -> Device:
     device = find_device(name)
     if device is None:
-        known = ", ".join(device.name for device in DEVICES)
-        raise UsageError(f"{where.at(name)}: no device is called {name!r}; known devices: {known}")
+        raise UsageError(f"{where.at(name)}: no device is called {name!r}: write {offer_names(name)}")
     if not isinstance(entry, dict):
         raise UsageError(f"{where.at(name)}: {name} is a value: write [{name}] and, below it, usd_per_hour = PRICE")
     return device

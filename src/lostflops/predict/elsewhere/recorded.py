@@ -19,7 +19,7 @@ from lostflops.account.ledger.bound import Bound
 from lostflops.account.ledger.total import RankLines, RunLedger
 from lostflops.core.errors import NotApplicable, UnknownCost
 from lostflops.predict.costs.kernels.rescale import half_width
-from lostflops.predict.elsewhere.forecast import Forecast, Forecasts, Refused, count_ranks
+from lostflops.predict.elsewhere.forecast import INSTEAD, Forecast, Forecasts, Refused, count_ranks
 from lostflops.predict.graph.editing import retime_graph
 from lostflops.predict.graph.lines import mean_lines
 from lostflops.predict.graph.longest import expect_replays
@@ -42,10 +42,13 @@ def forecast_recorded(run: Run, start: Baseline, progress: Progress | None = Non
     """Predict the run on every known device. Raise `NotApplicable` if none can be compared with that of the run."""
     now = find_device(start.facts.device) if start.facts.device else None
     if now is None and len(names := device_names(run)) > 1:
-        raise NotApplicable(f"ranks have different devices ({' and '.join(names)}), so no other can replace them all")
+        known = " and ".join(names)
+        raise NotApplicable(
+            f"ranks have different devices ({known}), so others cannot be compared with them: {INSTEAD}"
+        )
     if now is None:
         name = start.facts.device or "the device of this run"
-        raise NotApplicable(f"{name} is not a known device, so others cannot be compared with it")
+        raise NotApplicable(f"{name} is not a known device, so others cannot be compared with it: {INSTEAD}")
     expect_replays(len(start.graph.tasks) * len(DEVICES))
     floor = _floor(start)
     made, refused = [_forecast_now(start, now, floor)], list[Refused]()
@@ -58,9 +61,6 @@ def forecast_recorded(run: Run, start: Baseline, progress: Progress | None = Non
             made.append(_forecast(answer(start, [("device", device.name)]), now, device, floor))
         except (NotApplicable, UnknownCost) as error:
             refused.append(Refused(device=device.name, reason=str(error.__cause__ or error)))
-    if len(made) == 1:
-        ((reason, _),) = Counter(one.reason for one in refused).most_common(1)
-        raise NotApplicable(f"no other device can be compared with the {now.name} of this run: {reason}")
     peak, memory_note = _peak(run, start)
     return Forecasts(
         measured=start.measured,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -9,11 +10,11 @@ from typing import TYPE_CHECKING, Final
 
 from lostflops.core.errors import NotApplicable
 from lostflops.core.results import Field, Figure, Plot, Result, Series, Table, Value
-from lostflops.core.units import format_ns, format_percent
+from lostflops.core.units import format_ns, format_percent, parse_duration, pluralise
 from lostflops.predict.elsewhere.comparison import Ranked, RankedDevices, compare_devices
 from lostflops.predict.elsewhere.forecast import Forecasts
 from lostflops.predict.elsewhere.recorded import distinct_notes
-from lostflops.predict.estimate.rates import capacity
+from lostflops.predict.estimate.rates import GIB, capacity
 
 if TYPE_CHECKING:
     from lostflops.predict.elsewhere.prices import Prices
@@ -24,12 +25,19 @@ _MILLION: Final = 1e6
 _NOT_OF_DEVICE: Final = ("host", "input")
 """Limits that a faster device does not move."""
 _LIKELY: Final = 0.5
-_MOST_MARKS: Final = 12
-"""At most this many devices off the frontier have a mark of their own."""
+_AT_FLOOR: Final = 1.01
+"""Steps up to this part of the floor are no longer than it: kernels are hidden."""
+_MOST_MARKS: Final = 16
+"""At most this many devices have a mark of their own, those on the frontier first."""
 _MOST_UNPRICED: Final = 8
 """Rows of throughput that screens show without prices."""
-_MOST_NAMED: Final = 4
+_MOST_NAMED: Final = 5
 """At most this many devices are named in a sentence."""
+_MOST_REASONS: Final = 3
+_NEARLY_FULL: Final = 0.8
+"""Part of a device's memory above which it may be too small in practice."""
+_LEAST_MEMORY: Final = 7 * GIB
+"""Every known device has at least this much memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +51,8 @@ class WorkPerStep:
 def show_devices(found: Forecasts, prices: Prices | None, work: WorkPerStep) -> Result:
     """Compare the devices and show them."""
     compared = compare_devices(found, prices)
-    if not compared.ranked:
-        reasons = "; ".join(f"{one.device}: {one.reason}" for one in compared.refused[:_MOST_NAMED])
-        raise NotApplicable(f"the step can be predicted on no known device ({reasons}, ...)")
+    if not compared.ranked or all(one.is_now for one in found.made):
+        raise NotApplicable(f"the step cannot be predicted on any other device: {_most_frequent_reasons(compared)}")
     plot = _plot(compared)
     details = _details(compared, work)
     return Result(
@@ -73,64 +80,117 @@ def show_devices(found: Forecasts, prices: Prices | None, work: WorkPerStep) -> 
 
 
 def _verdict(found: Forecasts, compared: RankedDevices, prices: Prices | None, work: WorkPerStep) -> str:
-    guess = "A guess, because the replay does not match the run. " if found.is_guess else ""
-    tied = _tied(found, compared)
-    said = [tied] if tied else [_fastest(found, compared), _surety(compared)]
+    sentences = ["A guess, because the replay does not match the run."] if found.is_guess else []
+    alike = [one for one in compared.ranked if one.may_be_first]
+    tied = _tied(compared)
+    why = _why_alike(alike)
+    if why and len(alike) > 1 and (tied or compared.ranked[0].chance < _LIKELY):
+        sentences += [_equally_fast(found, why, alike), *(["Choose by price."] if prices is None else [])]
+    elif tied:
+        sentences += [_share_shortest(found, tied), *(["Choose by price."] if prices is None else [])]
+    else:
+        sentences += [_fastest(found, compared), _others(compared)]
     if prices is not None:
-        said.append(_cheapest(compared, work))
-    return guess + " ".join(filter(None, said))
+        sentences.append(_cheapest(compared, work))
+    return " ".join(filter(None, sentences))
 
 
-def _tied(found: Forecasts, compared: RankedDevices) -> str:
-    """Return what devices have in common whose steps are the same, as they only wait for the host; "" if one device is
-    first, or if that of the run may be as fast."""
+def _why_alike(alike: Sequence[Ranked]) -> str:
+    """Return why these devices are equally fast; empty if a faster device would help."""
+    if not alike:
+        return ""
+    best = alike[0].forecast
+    if best.bound.word in _NOT_OF_DEVICE:
+        return f"The {best.bound.word} limits the job"
+    floor = max(one.forecast.floor for one in alike)
+    return "Faster kernels would not shorten the step" if best.step <= _AT_FLOOR * floor else ""
+
+
+def _equally_fast(found: Forecasts, why: str, alike: Sequence[Ranked]) -> str:
+    best = alike[0]
+    has_now = any(one.forecast.is_now for one in alike)
+    among = f", {found.now} among them" if has_now else ""
+    speed = "" if has_now else f", {_speed(found, best)}"
+    return f"{why}, so {len(alike)} devices may be equally fast{among}: {_step(best)}{speed}."
+
+
+def _step(one: Ranked) -> str:
+    return f"{format_ns(round(one.forecast.step))} per step (90% interval {_format_range(one)})"
+
+
+def _speed(found: Forecasts, one: Ranked) -> str:
+    return f"{found.measured / one.forecast.step:.3g}x as fast as {found.now}"
+
+
+def _tied(compared: RankedDevices) -> list[Ranked]:
+    """Return the devices that share the shortest step; empty if one device is first, or if that of the run may be as
+    fast."""
     best, now = compared.ranked[0], compared.now
     tied = [one for one in compared.ranked if round(one.forecast.step) == round(best.forecast.step)]
-    if len(tied) == 1 or (now is not None and now.may_be_first):
-        return ""
-    named = ", ".join(one.name for one in tied[:_MOST_NAMED])
-    more = f" and {len(tied) - _MOST_NAMED} more" if len(tied) > _MOST_NAMED else ""
-    step = f"{format_ns(round(best.forecast.step))} per step (90% interval {_format_range(best)})"
-    ratio = f"{found.measured / best.forecast.step:.3g}x as fast as {found.now}"
-    limits = {one.forecast.bound.word for one in tied}
-    (limit,) = limits if len(limits) == 1 else (None,)
-    why = f" There the {limit} limits the job." if limit in _NOT_OF_DEVICE else ""
-    return f"{len(tied)} devices share the shortest predicted step: {step}, {ratio}.{why} They are {named}{more}."
+    return [] if len(tied) == 1 or (now is not None and now.may_be_first) else tied
+
+
+def _share_shortest(found: Forecasts, tied: Sequence[Ranked]) -> str:
+    names = _join_names([one.name for one in tied])
+    return f"{names} share the shortest predicted step: {_step(tied[0])}, {_speed(found, tied[0])}."
 
 
 def _fastest(found: Forecasts, compared: RankedDevices) -> str:
-    best, now = compared.ranked[0], compared.now
-    step = f"{format_ns(round(best.forecast.step))} per step (90% interval {_format_range(best)})"
-    if best is now and len(compared.ranked) == 1:
-        return f"No other known device can run this job as it is: on {found.now} it takes {step}."
-    if best is now:
-        return f"No known device is predicted to be faster than {found.now}: {step}."
-    ratio = f"{found.measured / best.forecast.step:.3g}x as fast as {found.now}"
-    if now is not None and now.may_be_first:
-        limit = now.forecast.bound.word
-        why = f", where the {limit} limits the job" if limit in _NOT_OF_DEVICE else ""
-        return f"{best.name} has the shortest predicted step, {step}, but it may be no faster than {found.now}{why}."
+    best = compared.ranked[0]
+    if best is compared.now and len(compared.ranked) == 1:
+        return f"No other known device can run this job as it is: on {found.now} it takes {_step(best)}."
+    if best is compared.now:
+        return f"No known device is predicted to be faster than {found.now}: {_step(best)}."
+    if compared.now is not None and compared.now.chance >= best.chance:
+        chance = _format_chance(compared.now.chance)
+        return (
+            f"No known device is likely to be faster than {found.now}, which is the fastest with probability {chance}: "
+            f"{best.name} has the shortest predicted step, {_step(best)}."
+        )
     limit = best.forecast.bound.word
     idle = f" There the {limit} limits the job." if limit in _NOT_OF_DEVICE else ""
-    return f"{best.name} is fastest: {step}, {ratio}.{idle}"
+    if best.chance >= _LIKELY:
+        how = f"is the fastest with probability {_format_chance(best.chance)}"
+    else:
+        how = "has the shortest predicted step"
+    return f"{best.name} {how}: {_step(best)}, {_speed(found, best)}.{idle}"
 
 
-def _surety(compared: RankedDevices) -> str:
+def _others(compared: RankedDevices) -> str:
+    """Name the devices that may be as fast as the first, that of the run before the others."""
     best, *others = compared.ranked
     if not others:
         return "" if best.forecast.is_now else "No other known device can run this job as it is."
-    second = f"{others[0].name} is second"
-    if best.chance >= _LIKELY:
-        return f"It is first with probability {format_percent(best.chance)}; {second}."
-    alike = [one.name for one in others if one.may_be_first]
-    named = ", ".join(alike[:_MOST_NAMED])
-    more = f" and {len(alike) - _MOST_NAMED} more" if len(alike) > _MOST_NAMED else ""
-    return f"It is first with probability {format_percent(best.chance)} only: {named}{more} may be as fast."
+    alike = sorted((one for one in others if one.may_be_first), key=lambda one: not one.forecast.is_now)
+    if compared.now is not None and best is not compared.now and compared.now.chance >= best.chance:
+        return ""
+    chance = f"It is the fastest with probability {_format_chance(best.chance)}"
+    if best.chance < _LIKELY and alike:
+        return f"{chance} only: {_join_names([_shown_name(one) for one in alike])} may be as fast."
+    second = f"{others[0].name} is second."
+    return f"{chance}; {second}" if best is compared.now else second
+
+
+def _format_chance(chance: float) -> str:
+    """Format a probability; no prediction is certain."""
+    return format_percent(min(chance, 0.999))
+
+
+def _join_names(names: Sequence[str]) -> str:
+    """List names; if there are too many, the first of them.
+
+    >>> _join_names("ab"), _join_names("abcdefg")
+    ('a and b', 'a, b, c, d and 3 more')
+    """
+    if len(names) > _MOST_NAMED:
+        kept = names[: _MOST_NAMED - 1]
+        return f"{', '.join(kept)} and {len(names) - len(kept)} more"
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def _cheapest(compared: RankedDevices, work: WorkPerStep) -> str:
     if not compared.priced:
-        return "No device with a price can run this job."
+        return "No device with a price is ranked."
     best = compared.priced[0]
     assert best.usd is not None
     assert best.cheapest_chance is not None
@@ -140,10 +200,16 @@ def _cheapest(compared: RankedDevices, work: WorkPerStep) -> str:
         if count
         else f"{format_usd(best.usd * _STEPS)} per {_STEPS:,} steps"
     )
-    sure = "" if len(compared.priced) == 1 else f", cheapest with probability {format_percent(best.cheapest_chance)}"
-    of = "" if len(compared.priced) == 1 else f" of {len(compared.priced)} devices with a price"
-    step = format_ns(round(best.forecast.step))
-    return f"{best.name} is the cheapest{of}: {price} at {step} per step{sure}."
+    at = f"{price}, at {format_ns(round(best.forecast.step))} per step"
+    if len(compared.priced) == 1:
+        return f"{best.name}, the only ranked device with a known cost, costs {price}."
+    number, chance = len(compared.priced), _format_chance(best.cheapest_chance)
+    if best.cheapest_chance >= _LIKELY:
+        return f"{best.name} is the cheapest of {number} devices with a price, with probability {chance}: {at}."
+    return (
+        f"{best.name} has the lowest predicted cost of {number} devices with a price: {at}. It is the cheapest with "
+        f"probability {chance} only."
+    )
 
 
 def _counted(work: WorkPerStep) -> tuple[float | None, str]:
@@ -154,39 +220,49 @@ def _counted(work: WorkPerStep) -> tuple[float | None, str]:
 
 
 def format_usd(usd: float) -> str:
-    """Format a price with three digits, at least cents.
+    """Format a price with three digits, or to the cent.
 
-    >>> format_usd(1234.5), format_usd(3.14159), format_usd(0.00123), format_usd(0)
-    ('$1,234', '$3.14', '$0.00123', '$0')
+    >>> format_usd(1234.5), format_usd(3.14159), format_usd(0.15), format_usd(0.0000123), format_usd(0)
+    ('$1,234', '$3.14', '$0.15', '$0.0000123', '$0')
     """
     if usd >= 100:
         return f"${usd:,.0f}"
-    return f"${usd:.2f}" if usd >= 1 else f"${usd:.3g}"
+    if usd >= 0.9995:
+        return f"${usd:.2f}"
+    return f"${_three_digits(usd).rstrip('0')}" if usd else "$0"
 
 
 def _format_range(one: Ranked) -> str:
-    """Return the interval of a step; its numbers have a unit only if it differs from that of the step."""
-    step, low, high = (format_ns(round(ns)) for ns in (one.forecast.step, one.forecast.low, one.forecast.high))
-    unit = step.partition(" ")[2]
-    ends = (low, high)
-    if all(end.partition(" ")[2] == unit for end in ends):
-        low, high = (end.partition(" ")[0] for end in ends)
-    return f"{low} to {high}"
+    """Return the interval of a step, in the unit of the step."""
+    unit = format_ns(round(one.forecast.step)).partition(" ")[2]
+    return " to ".join(_three_digits(ns / parse_duration(f"1 {unit}")) for ns in (one.forecast.low, one.forecast.high))
+
+
+def _three_digits(value: float) -> str:
+    """Format a number with three digits, without a power of ten.
+
+    >>> _three_digits(1021.4), _three_digits(99.96), _three_digits(54), _three_digits(0.7784), _three_digits(0)
+    ('1,021', '100', '54.0', '0.778', '0')
+    """
+    if not value:
+        return "0"
+    decimals = max(0, 2 - math.floor(math.log10(float(f"{abs(value):.3g}"))))
+    return f"{value:,.{decimals}f}"
 
 
 def _ranking(found: Forecasts, compared: RankedDevices) -> Table:
     fields = (
         Field("device", shown=False),
         Field("shown_name", label="device"),
-        Field("step_ns", "ns", "step", has_bars=True),
+        Field("step_ns", "ns", "step"),
         Field("interval", label="90% interval"),
         Field("low_ns", "ns", shown=False),
         Field("high_ns", "ns", shown=False),
+        Field("first", "share", "fastest"),
         Field("speed", "rate"),
         Field("limit", label="limited by"),
-        Field("memory_share", "share", "memory", shown=found.peak is not None),
+        Field("memory_share", "share", shown=False),
         Field("capacity_bytes", "bytes", shown=False),
-        Field("first", "share"),
         Field("may_be_first", shown=False),
         Field("is_now", shown=False),
     )
@@ -198,11 +274,11 @@ def _ranking(found: Forecasts, compared: RankedDevices) -> Table:
             _format_range(one),
             round(one.forecast.low),
             round(one.forecast.high),
+            one.chance,
             found.measured / one.forecast.step,
             one.forecast.bound.word or "-",
             _share(found.peak, capacity(one.forecast.device)),
             capacity(one.forecast.device),
-            one.chance,
             one.may_be_first,
             one.forecast.is_now,
         )
@@ -278,19 +354,20 @@ def _plot(compared: RankedDevices) -> Plot | None:
     efficient = [one for one in priced if one.is_efficient]
     others = [one for one in priced if not one.is_efficient]
     others.sort(key=lambda one: not one.forecast.is_now)
-    line = Series("no other is faster and cheaper", "line", tuple(map(_point, efficient)))
+    most = max(1, _MOST_MARKS - len(efficient))
+    line = Series("no device is both faster and cheaper", "line", tuple(map(_point, efficient)))
     series = (
-        *(Series(one.name, "marks", (_point(one),)) for one in efficient),
+        *(Series(_shown_name(one), "marks", (_point(one),)) for one in efficient),
         *([line] if len(efficient) > 1 else []),
-        *(Series(_shown_name(one), "marks", (_point(one),)) for one in others[:_MOST_MARKS]),
-        *([Series("other devices", "marks", tuple(map(_point, others[_MOST_MARKS:])))] if others[_MOST_MARKS:] else []),
+        *(Series(_shown_name(one), "marks", (_point(one),)) for one in others[:most]),
+        *([Series("other devices", "marks", tuple(map(_point, others[most:])))] if others[most:] else []),
     )
     points = [_point(one) for one in priced]
     return Plot(
         "time_and_price",
-        "Time against price: the best devices are at the bottom left",
+        "Step time against cost: the best devices are at the bottom left",
         Field("usd_per_1000_steps", "", f"USD per {_STEPS:,} steps"),
-        Field("step_ns", "ns", "time of a step"),
+        Field("step_ns", "ns", "step time"),
         series,
         log_x=all(x > 0 for x, _ in points),
     )
@@ -307,47 +384,63 @@ def _point(one: Ranked) -> tuple[float, float]:
 
 def _left_out(compared: RankedDevices) -> Table:
     """Group devices that are not ranked by the reason."""
-    by_reason: dict[str, list[str]] = {}
-    for one in compared.refused:
-        short = re.sub(rf" of {re.escape(one.device)}(?= |$)", "", one.reason.partition(";")[0])
-        by_reason.setdefault(short, []).append(one.device)
+    by_reason = _names_by_reason(compared)
     rows: tuple[tuple[Value, ...], ...] = tuple((", ".join(names), reason) for reason, names in by_reason.items())
     more = tuple({"names": names} for names in by_reason.values())
     return Table("left_out", "Not ranked", (Field("devices"), Field("reason")), rows, more=more)
 
 
+def _names_by_reason(compared: RankedDevices) -> dict[str, list[str]]:
+    by_reason: dict[str, list[str]] = {}
+    for one in compared.refused:
+        short = re.sub(rf" of {re.escape(one.device)}(?= |$)", "", one.reason.partition(";")[0])
+        by_reason.setdefault(short, []).append(one.device)
+    return by_reason
+
+
+def _most_frequent_reasons(compared: RankedDevices) -> str:
+    by_reason = sorted(_names_by_reason(compared).items(), key=lambda entry: -len(entry[1]))
+    return "; ".join(f"{reason} ({pluralise(len(names), 'device')})" for reason, names in by_reason[:_MOST_REASONS])
+
+
 def _notes(found: Forecasts, compared: RankedDevices, prices: Prices | None) -> Iterator[str]:
+    yield from found.notes
     yield from distinct_notes(found.made, compared.ranked[0].forecast)
     yield (
-        "Probabilities count what is uncertain of each device alone, and assume a host like that of this run. Errors "
-        "of the replay and of the recorded steps are the same for all devices."
+        "Probabilities ignore errors that change all devices alike (of the replay and the recorded steps), and assume "
+        "that each device has a host like that of this run."
     )
-    if found.peak is None:
-        yield "Memory: the peak of this run is not known, so a device may be too small for it."
-    else:
-        unknown = sum(capacity(one.forecast.device) is None for one in compared.ranked)
-        yield (
-            f"Memory: {found.memory_note}; the allocator and libraries need more"
-            + (f". The capacity of {unknown} ranked devices does not follow from their name." if unknown else ".")
-        )
+    yield _note_on_memory(found, compared)
     if prices is None:
-        yield "No prices are known: write [NAME] and usd_per_hour = PRICE into a file for --prices, to compare costs."
+        yield "For costs, write [NAME] and, below it, usd_per_hour = PRICE into a file, and give it to --prices."
     else:
-        yield from _notes_on_prices(compared, prices)
-    yield from found.notes
+        yield from _notes_on_prices(found, compared, prices)
 
 
-def _notes_on_prices(compared: RankedDevices, prices: Prices) -> Iterator[str]:
+def _note_on_memory(found: Forecasts, compared: RankedDevices) -> str:
+    if found.peak is None:
+        return "Memory: the peak of this run is not known, so a device may be too small for it."
+    shares = {one.name: _share(found.peak, capacity(one.forecast.device)) for one in compared.ranked}
+    full = [f"{name} ({format_percent(share)})" for name, share in shares.items() if share and share > _NEARLY_FULL]
+    unknown = [name for name, share in shares.items() if share is None]
+    note = f"Memory: this job needs {found.peak / GIB:.3g} GiB per device ({found.memory_note}); libraries need more."
+    if full:
+        note += f" Nearly full: {', '.join(full)}."
+    if unknown and found.peak > _NEARLY_FULL * _LEAST_MEMORY:
+        note += f" Check that it fits, as their capacity is not known: {', '.join(unknown)}."
+    return note
+
+
+def _notes_on_prices(found: Forecasts, compared: RankedDevices, prices: Prices) -> Iterator[str]:
+    if found.ranks > 1:
+        yield f"Costs and energy are those of all {found.ranks} devices of the job."
     if prices.usd_per_kwh is not None:
         yield f"Costs include power at {format_usd(prices.usd_per_kwh)} per kWh, for the devices alone."
     ranked = {one.name for one in compared.ranked}
     if missing := [name for name in prices.devices if name not in ranked]:
         yield f"Not ranked, though they have a price: {', '.join(missing)}."
-    limits = [
-        one.name for one in compared.ranked if one.name in prices.devices and prices.is_limit(one.forecast.device)
-    ]
-    if limits:
+    if any(one.name in prices.devices and prices.is_limit(one.forecast.device) for one in compared.ranked):
         yield (
-            f"Energy is an upper limit for {', '.join(limits)}: it is computed from the power limit of the data sheet. "
-            "Give watts in the file of prices if you measured them."
+            "Energy is an upper limit for devices without watts in the file of prices: it is computed from the power "
+            "limit of the data sheet."
         )

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from math import log
 from typing import Final, Protocol
 
-from lostflops.account.facts.devices import DEVICES, Device, find_device
+from lostflops.account.facts.devices import DEVICES, Device, find_device, offer_names
 from lostflops.core.errors import UsageError
 from lostflops.predict.costs.kernels.constants import ACHIEVABLE
 from lostflops.predict.costs.kernels.model import measured_name, sustained_rate, training_share
@@ -192,8 +192,7 @@ def device_named(name: str) -> Device:
         if device.name.casefold() == name.casefold():
             return device
     if (found := find_device(name)) is None:
-        known = ", ".join(device.name for device in DEVICES)
-        raise UsageError(f"unknown device {name!r}; known devices: {known}. For any other, give --calibration")
+        raise UsageError(f"no device is called {name!r}: write {offer_names(name)}. For any other, give --calibration")
     return found
 
 

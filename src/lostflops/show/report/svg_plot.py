@@ -6,7 +6,9 @@ grey is still readable.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Final
 
 from lostflops.core.results import Plot, Series
@@ -22,9 +24,14 @@ LEGEND: Final = LEFT + WIDTH + 24
 LEGEND_LETTERS: Final = 40
 MOST_SERIES: Final = 18
 """The legend has at most this many series; all are drawn."""
+LETTER: Final = 6.7
+"""Width of a letter."""
 INK: Final = "#1a1a1a"
 PALE: Final = "#555555"
 _SHADE: Final = "#ececec"
+_APART: Final = 6
+_Box = tuple[float, float, float, float]
+"""Left, top, right and bottom."""
 _DASHES: Final = ("", "7 3", "2 3", "9 3 2 3")
 _SHAPES: Final = (
     "M-3.5 0A3.5 3.5 0 1 0 3.5 0A3.5 3.5 0 1 0 -3.5 0Z",
@@ -54,6 +61,7 @@ def draw_plot(plot: Plot, top: int, body: list[str]) -> int:
     looks = tuple(zip(numbers(plot), plot.series, strict=True))
     for number, series in sorted(looks, key=lambda look: look[1].drawn == "marks"):
         body += _series(plot, series, number, scales, top)
+    body += _names(plot, scales, top)
     body += _legend(looks, top)
     bottom = top + HEIGHT + 40
     if missing := left_out(plot):
@@ -111,6 +119,47 @@ def _series(plot: Plot, series: Series, number: int, scales: tuple[Axis, Axis], 
         pen = True
     if series.drawn == "line" and way:
         yield f"<g><title>{escape_text(series.name)}</title>{_line(' '.join(way), number)}</g>"
+
+
+def _names(plot: Plot, scales: tuple[Axis, Axis], top: int) -> Iterator[str]:
+    """Write the names of marks beside them where there is space, if the series are single marks, except at most one."""
+    across, up = scales
+    marks = [series for series in plot.series if series.drawn == "marks" and series.points]
+    single = [series for series in marks if len(series.points) == 1 and drawable(plot, series.points[0])]
+    if len(single) < max(2, len(marks) - 1):
+        return
+    places = {
+        point: (LEFT + across.place(point[0]) * WIDTH, top + HEIGHT - up.place(point[1]) * HEIGHT)
+        for series in plot.series
+        for point in series.points
+        if drawable(plot, point)
+    }
+    lines = [[places[at] for at in one.points if at in places] for one in plot.series if one.drawn == "line"]
+    taken = [(x - 5, y - 5, x + 5, y + 5) for x, y in places.values()]
+    taken += [(x, y, x, y) for line in lines for one, other in pairwise(line) for x, y in _along(one, other)]
+    for series in single:
+        x, y = places[series.points[0]]
+        width = LETTER * len(series.name)
+        for left, line in ((x + 8, y + 4), (x - 8 - width, y + 4), (x - width / 2, y - 9), (x - width / 2, y + 17)):
+            box = left, line - 9, left + width, line + 3
+            is_inside = box[0] > LEFT and box[2] < LEFT + WIDTH and box[1] > top and box[3] < top + HEIGHT
+            if is_inside and not any(_overlap(box, other) for other in taken):
+                taken.append(box)
+                yield text_at(round(left, 1), round(line, 1), series.name, INK)
+                break
+
+
+def _along(one: tuple[float, float], other: tuple[float, float]) -> Iterator[tuple[float, float]]:
+    """Yield places between two, so close that no text fits between them."""
+    steps = math.ceil(math.dist(one, other) / _APART) or 1
+    yield from (
+        (one[0] + (other[0] - one[0]) * step / steps, one[1] + (other[1] - one[1]) * step / steps)
+        for step in range(steps + 1)
+    )
+
+
+def _overlap(one: _Box, other: _Box) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
 
 
 def _mark(number: int) -> str:

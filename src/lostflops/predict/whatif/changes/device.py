@@ -1,9 +1,8 @@
 """What if the job ran on another accelerator?
 
-Kernels are scaled class by class with the kernel model (`costs/kernels`). Transfers within a host get the links of the
-other device. What the host does and how long a launch takes stays as recorded, and the replay finds what hides behind
-what. The host of another machine is another host: how much faster or slower it may be is part of the interval, and so
-is what the kernel model does not know.
+Kernels are scaled class by class with the kernel model (`costs/kernels`), and transfers within a host by the bandwidth
+of the links. The host and its launches stay as recorded; the replay finds which work then overlaps. The interval allows
+for another host and for errors of the kernel model.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from lostflops.account.facts.devices import DEVICES, Device, find_device
+from lostflops.account.facts.devices import Device, find_device, offer_names
 from lostflops.account.facts.kernel_classes import CLASSES
 from lostflops.account.ledger.work import MATMUL_CLASSES
 from lostflops.core.errors import NotApplicable, UsageError
@@ -69,7 +68,7 @@ def _relink(graph: TaskGraph, facts: Facts, own: Device, other: Device) -> tuple
     """Give transfers within a host the links of the other device. Return the graph and what was done, in words."""
     if not len(graph.meetings):
         return graph, ""
-    as_recorded = "stay as recorded: add network.bandwidth=NX for other links."
+    as_recorded = "stay as recorded (to change them: whatif --change network.bandwidth=NX)."
     if not (own.scaleup_gbs and other.scaleup_gbs):
         unknown = own if not own.scaleup_gbs else other
         return graph, f"The links of {unknown.name} are not known, so transfers {as_recorded}"
@@ -137,7 +136,7 @@ def _describe(own: Device, other: Device, dtype: str | None, links: str) -> list
         )
     notes = [
         scaled,
-        f"The host stays the same; one up to {_HOST_DIFFERS:.0%} faster or slower is inside the interval.",
+        f"The host stays the same; the interval allows for a host that is up to {_HOST_DIFFERS:.0%} faster or slower.",
     ]
     if links:
         notes.append(links)
@@ -149,10 +148,7 @@ def _describe(own: Device, other: Device, dtype: str | None, links: str) -> list
 def _require_device(name: str) -> Device:
     found = find_device(name)
     if found is None:
-        names = [device.name for device in DEVICES]
-        near = [one for one in names if name.casefold() in one.casefold()]
-        offered = " or ".join(near) if near else f"one of {', '.join(names)}"
-        raise UsageError(f"device={name} is not known: give {offered}")
+        raise UsageError(f"device={name} is not known: give {offer_names(name)}")
     return found
 
 
