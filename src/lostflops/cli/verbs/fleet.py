@@ -55,7 +55,7 @@ def fleet(
         typer.Option(
             "--before",
             metavar="DATE",
-            help="With expire: forget runs that started before this day.",
+            help="With expire: forget runs that ended before this day.",
             show_default=False,
         ),
     ] = "",
@@ -64,8 +64,8 @@ def fleet(
     """Show where the hours of many runs go.
 
     Shows hours by cause, the fixes that return most, hosts that are slow in job after job, jobs that became slower,
-    and what each job reaches beside others. A run adds one row of at most 200 KB, with
-    pip install 'lostflops[fleet]'.
+    and what each job reaches beside others. PLACE may be a folder with runs in it. For thousands of runs, `add` keeps a
+    row of each in a table; it needs pip install 'lostflops[fleet]'.
     """
     from lostflops import api
     from lostflops.core.errors import UsageError
