@@ -220,6 +220,7 @@ def test_an_error_ends_the_window_and_the_next_one_works(tmp_path: Path, monkeyp
     assert not training.model._forward_hooks
     training.run(9)
     assert steps_of(training.trace(5001)) == [6]
+    training.windows.close()  # step 9 prepared another window, and torch 2.8 does not prepare a second one
 
 
 def test_a_folder_that_cannot_be_written_costs_the_trace_alone(tmp_path: Path) -> None:
