@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import hypot
-from statistics import NormalDist
 from typing import Final
 
-from lostflops.predict.elsewhere.choice import NINE_OF_TEN, chances_of_least, frontier
+from lostflops.predict.elsewhere.choice import chances_of_least, frontier
 from lostflops.predict.elsewhere.forecast import Forecast, Forecasts, Refused, fits
 from lostflops.predict.elsewhere.prices import Prices
 from lostflops.predict.estimate.rates import GIB, capacity
 
 _HOUR: Final = 3.6e12
-_MAY_BE: Final = 0.05
-"""A device may be as good as the best if it is at least this likely to be better."""
+_MAY_BE: Final = 0.1
+"""A device may be the fastest if it is at least this part as likely to be as the most likely one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +24,7 @@ class Ranked:
     chance: float
     """Probability that no other device is faster."""
     may_be_first: bool
-    """Whether it may be as fast as the first."""
+    """Whether it is not much less likely to be the fastest than the most likely one."""
     usd: float | None
     """Price of a step; None without a price."""
     cheapest_chance: float | None
@@ -72,7 +70,7 @@ def compare_devices(found: Forecasts, prices: Prices | None) -> RankedDevices:
         Ranked(
             forecast=one,
             chance=chance,
-            may_be_first=chance_of_less(one, inside[0]) >= _MAY_BE,
+            may_be_first=chance >= _MAY_BE * max(chances),
             usd=money.get(one.device.name),
             cheapest_chance=cheapest.get(one.device.name),
             joules=_joules(one, found.ranks, prices),
@@ -88,14 +86,6 @@ def _chances_of_first(inside: list[Forecast]) -> list[float]:
         return []
     steps, halves, floors = zip(*((one.step, one.own, min(one.floor, one.step)) for one in inside), strict=True)
     return [float(chance) for chance in chances_of_least(steps, halves, floors)]
-
-
-def chance_of_less(one: Forecast, other: Forecast) -> float:
-    """Return the probability that a step is shorter on one device than on the other."""
-    spread = hypot(one.own, other.own) / NINE_OF_TEN
-    if not spread:
-        return float(one.step < other.step)
-    return NormalDist().cdf((other.step - one.step) / spread)
 
 
 def _chances_of_cheapest(inside: list[Forecast], money: Mapping[str, float]) -> dict[str, float]:
