@@ -62,7 +62,7 @@ def test_a_window_that_is_not_followed_is_a_note(lostflops, tmp_path: Path) -> N
     ("arguments", "code", "message"),
     [
         (["nowhere.json"], 2, "is neither a file nor a function"),
-        (["MODEL", "--device", "H1000"], 2, "unknown device 'H1000'"),
+        (["MODEL", "--device", "H1000"], 2, "no device is called 'H1000': write one of"),
         (["MODEL", "--tp", "3"], 2, "is not a multiple of tp 3"),
         (["MODEL", "--topology", "nowhere"], 2, "neither a file nor a known topology"),
     ],

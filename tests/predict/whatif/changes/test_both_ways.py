@@ -76,9 +76,10 @@ def test_precision():
 
 
 def test_device():
-    """Large products slow down as public measurements of both devices say, all other kernels by memory bandwidth."""
+    """Products slow down as the best measured rates say, of which training reaches 60 to 93% on an H100 and 60 to 100%
+    on an A100, all other kernels by memory bandwidth."""
     moving = H100_GBS / A100_GBS
-    slower = scaled(CLUSTER.model, 794 / 271, moving, moving, least=2_000)
+    slower = scaled(CLUSTER.model, 0.765 * 794 / (0.8 * 271), moving, moving, least=2_000)
     assert abs(error(CLUSTER, device.CHANGE, "A100-SXM4-80GB", model=slower)) < WITHIN
 
 
