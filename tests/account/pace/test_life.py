@@ -82,6 +82,26 @@ def test_an_attempt_without_a_step_only_starts(tmp_path: Path) -> None:
     assert found["starting"] == 500 + 1_000
 
 
+def test_an_attempt_without_a_time_is_not_part_of_the_life(tmp_path: Path) -> None:
+    steps: list[dict[str, int | bool]] = [{} for _ in range(12)]
+    first = attempt(0, *steps)
+    assert read_life(tmp_path / "first", first) == read_life(tmp_path / "both", first, [])
+
+
+def test_time_in_which_another_attempt_runs_is_not_lost_by_restarting(tmp_path: Path) -> None:
+    """The first runs from 0 to 6,700 ms, the second from 1,000 to 1,700, and the third starts at 7,000."""
+    steps: list[dict[str, int | bool]] = [{} for _ in range(60)]
+    others = [attempt(1_000, *[{} for _ in range(0)]), attempt(7_000, *steps)]
+    write(
+        tmp_path / "capture",
+        0,
+        b"".join(frames(0, f"attempt-{n}", made) for n, made in enumerate([attempt(0, *steps), *others])),
+    )
+    ingest([tmp_path / "capture"], tmp_path, workers=1)
+    with Run.open(tmp_path) as run:
+        assert life_of(run)["restarting"] == 300 * MS
+
+
 def test_lost_records_of_steps_are_unknown(tmp_path: Path) -> None:
     steps: list[dict[str, int | bool]] = [{} for _ in range(20)]
     made = attempt(0, *steps)

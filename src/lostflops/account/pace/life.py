@@ -60,7 +60,7 @@ _STEPS: Final = f"""
 _ATTEMPTS: Final = """
     with timed as (select rank, attempt, min(start) as first, max(stop) as last from timings group by rank, attempt)
     select rank, attempt, start, stop, first, last from attempts left join timed using (rank, attempt)
-    order by rank, start, attempt"""
+    where start is not null order by rank, start, attempt"""
 _STEP_LINES: Final = ("checkpointing", "evaluating", TRAINING, TRAINING, "starting", "profiling", "stalled")
 
 
@@ -70,10 +70,11 @@ def life_of(run: Run) -> Counter[str]:
     life: Counter[str] = Counter()
     before: tuple[int, int] | None = None
     for rank, attempt, start, written, first, last in run.rows(_ATTEMPTS):
-        stop = max(start, written or start, last or start)
+        stop = latest = max(start, written or start, last or start)
         if before is not None and before[0] == rank:
             life["restarting"] += max(0, start - before[1])
-        before = rank, stop
+            latest = max(latest, before[1])  # an attempt may begin and end while another runs
+        before = rank, latest
         life.update(_life_of_attempt(start, stop, first, last, steps.get((rank, attempt))))
     return life
 
