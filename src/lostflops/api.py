@@ -489,7 +489,8 @@ def ingest(
         with suppress(LostflopsError):  # a question that shows findings says what is wrong
             if not remote(Path(out)) and not is_large(run.stored):
                 diagnosis_of(run.stored)
-                summary_of(run.stored)
+                with suppress(Exception):  # the traces are read, and `fleet` makes it again or says what is wrong
+                    summary_of(run.stored)
         return summarise(summary, quality(run.stored))
 
 
