@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from lostflops.core.errors import RunError, UsageError
+from lostflops.core.errors import BrokenRun, RunError, UsageError
 from lostflops.fleet.changes import add_runs, compact
 from lostflops.fleet.place import open_fleet
 from lostflops.fleet.rows import fill_table, keep_newest, read_summary, select_summaries
@@ -51,6 +51,37 @@ def test_each_run_is_summarised_once(folder):
         with fleet.table(["run"]) as connection:
             connection.sql("FROM runs").fetchall()
     assert seen == ["a", "b"]
+
+
+def test_a_copied_run_counts_once(folder):
+    """`team/b` is a copy of `a` that was made while the job ran."""
+    fleet = open_fleet(folder, lambda run: make_summary("same", stop=2_000_000_000_000_000_000 - (run.name == "b")))
+    assert [run.stop for run in fleet.summaries()] == [2_000_000_000_000_000_000]
+    assert fleet.notes == ["1 run in this folder is a copy: counted once."]
+
+
+def test_a_run_that_cannot_be_read_does_not_take_the_others(folder):
+    (folder / "bad").mkdir()
+    (folder / "bad" / "run.json").write_text("{")
+
+    def fail_for_b(run):
+        if run.name == "b":
+            raise TypeError("a bug")
+        return summarise(run)
+
+    fleet = open_fleet(folder, fail_for_b)
+    assert [run.run for run in fleet.summaries()] == ["a"]
+    (note,) = fleet.notes
+    assert note.startswith(f"2 runs cannot be read: not counted. {folder / 'bad'}: ")
+    assert note.endswith(f"{folder / 'team' / 'b'}: TypeError: a bug.")
+
+
+def test_a_folder_without_a_good_run_is_an_error(folder):
+    def fail(run):
+        raise BrokenRun(f"{run.name} is damaged")
+
+    with pytest.raises(BrokenRun, match=r"no run in .* can be read. .*a is damaged"):
+        list(open_fleet(folder, fail).summaries())
 
 
 def test_runs_cannot_be_added_or_merged(folder):
