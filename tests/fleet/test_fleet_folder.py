@@ -111,6 +111,9 @@ def test_summaries_become_rows_and_back(made):
 def test_impossible_summaries_are_refused():
     with pytest.raises(ValueError, match="does not sum to its whole time"):
         keep_newest([make_summary("a", total_ns=1)])
+    for name, number in (("ranks", 2**31), ("attempts", 2**31), ("steps", 2**63), ("stop", 2**63), ("start", -(2**63))):
+        with pytest.raises(ValueError, match="a number is too large"):
+            keep_newest([make_summary("a", **{name: number})])
     with pytest.raises(ValueError, match="are over 2,562,048 GPU-hours"):
         keep_newest([make_summary("a", window_ns=2**63, lines={"compute": 2**63}, hosts=[])])
 
