@@ -54,7 +54,7 @@ def test_a_damaged_fleet_leaves_a_command_to_add_the_run_later(
     made = make_run(tmp_path / "run")
     (tmp_path / "fleet").mkdir()
     (tmp_path / "fleet" / "catalog.db").write_text("damaged")
-    _add_to_fleet(str(tmp_path / "fleet"), made)
+    _add_to_fleet(str(tmp_path / "fleet"), made, status=0)
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"lostflops: the run was not added to {tmp_path / 'fleet'}: ")
     assert line.endswith(f" To try again: lostflops fleet add {tmp_path / 'fleet'} {made}")
