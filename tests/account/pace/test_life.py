@@ -82,6 +82,16 @@ def test_an_attempt_without_a_step_only_starts(tmp_path: Path) -> None:
     assert found["starting"] == 500 + 1_000
 
 
+def test_a_rank_without_steps_beside_one_that_trains_is_unknown(tmp_path: Path) -> None:
+    steps: list[dict[str, int | bool]] = [{} for _ in range(12)]
+    for rank, made in enumerate([attempt(0, *steps), attempt(0, waits=700, ends=300)]):
+        write(tmp_path / "capture", rank, frames(rank, f"rank-{rank}", made))
+    ingest([tmp_path / "capture"], tmp_path, workers=1)
+    with Run.open(tmp_path) as run:
+        life = life_of(run)
+    assert (life["unknown"], life["starting"]) == (1_000 * MS, 500 * MS)
+
+
 def test_an_attempt_without_a_time_is_not_part_of_the_life(tmp_path: Path) -> None:
     steps: list[dict[str, int | bool]] = [{} for _ in range(12)]
     first = attempt(0, *steps)

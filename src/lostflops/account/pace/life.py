@@ -59,7 +59,8 @@ _STEPS: Final = f"""
     from named group by rank, attempt"""
 _ATTEMPTS: Final = """
     with timed as (select rank, attempt, min(start) as first, max(stop) as last from timings group by rank, attempt)
-    select rank, attempt, start, stop, first, last from attempts left join timed using (rank, attempt)
+    select rank, attempt, start, stop, first, last, bool_or(first is not null) over (partition by attempt)
+    from attempts left join timed using (rank, attempt)
     where start is not null order by rank, start, attempt"""
 _STEP_LINES: Final = ("checkpointing", "evaluating", TRAINING, TRAINING, "starting", "profiling", "stalled")
 
@@ -69,13 +70,17 @@ def life_of(run: Run) -> Counter[str]:
     steps = _read_steps(run)
     life: Counter[str] = Counter()
     before: tuple[int, int] | None = None
-    for rank, attempt, start, written, first, last in run.rows(_ATTEMPTS):
+    for rank, attempt, start, written, first, last, is_timed in run.rows(_ATTEMPTS):
         stop = latest = max(start, written or start, last or start)
         if before is not None and before[0] == rank:
             life["restarting"] += max(0, start - before[1])
             latest = max(latest, before[1])  # an attempt may begin and end while another runs
         before = rank, latest
-        life.update(_life_of_attempt(start, stop, first, last, steps.get((rank, attempt))))
+        if first is None or last is None:
+            # Without a step on any rank, the attempt ended before its first; a rank without steps was not timed.
+            life[UNKNOWN if is_timed else "starting"] += stop - start
+        else:
+            life.update(_life_of_attempt(start, stop, first, last, steps.get((rank, attempt))))
     return life
 
 
@@ -103,11 +108,9 @@ def _normal_ns(run: Run) -> int | None:
 
 
 def _life_of_attempt(
-    start: int, stop: int, first: int | None, last: int | None, steps: tuple[int, Counter[str]] | None
+    start: int, stop: int, first: int, last: int, steps: tuple[int, Counter[str]] | None
 ) -> Counter[str]:
-    """Split the time of one process. It ends before its first step, or has steps from `first` to `last`."""
-    if first is None or last is None:
-        return Counter({"starting": stop - start})
+    """Split the time of one process, which has steps from `first` to `last`."""
     first = max(first, start)
     whole, split = steps or (0, Counter())
     gaps = last - first - whole
