@@ -14,6 +14,9 @@ from lostflops.core.errors import BrokenRun
 from lostflops.fleet.summarise import summarise, summary_of
 from lostflops.fleet.summary import RunSummary, check_summary
 from lostflops.ingest import ingest
+from lostflops.store.derived import add_tables, data_digest
+from lostflops.store.run import Run
+from lostflops.store.tables import SUMMARY
 from lostflops.testing import Straggler, SyntheticCluster
 from made_captures import MS, end, frames, session, step, write
 from made_timed_runs import recorded
@@ -109,6 +112,19 @@ def test_a_run_is_ingested_even_if_its_summary_cannot_be_made(tmp_path: Path, mo
     lf.ingest([tmp_path / "made" / "capture"], tmp_path / "run")
     with lf.open(tmp_path / "run") as run:
         assert "summary" not in run.stored.manifest.files
+
+
+@pytest.mark.parametrize("document", [None, "", "[]", '{"run": 1}', "[" * 100_000, '{"life": {}}'])
+def test_a_stored_summary_that_was_changed_is_made_again(tmp_path: Path, document: str | None) -> None:
+    folder = recorded(tmp_path / "run", [100.0] * 20)
+    with lf.open(folder) as run:
+        made = summary_of(run.stored)
+    with Run.open(folder) as stored:
+        [(code,)] = stored.rows("select code from summary")
+        changed = {"code": [code], "document": [document]}
+        assert add_tables(folder, data_digest(stored.manifest), {SUMMARY: changed})
+    with Run.open(folder) as again:
+        assert summary_of(again) == made
 
 
 def test_ingest_leaves_a_summary(tmp_path: Path) -> None:

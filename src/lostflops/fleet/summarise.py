@@ -73,7 +73,7 @@ def _read_stored(run: Run) -> RunSummary | None:
     try:
         found = msgspec.json.decode(rows[0][0], type=RunSummary)
         check_summary(found)
-    except (msgspec.MsgspecError, ValueError, RecursionError):  # changed after it was written: it is made again
+    except (msgspec.MsgspecError, TypeError, ValueError, RecursionError):  # changed by hand: made again
         return None
     return structs.replace(found, address=run.address)  # the run may have been moved since
 
