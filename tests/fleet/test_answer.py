@@ -57,6 +57,14 @@ def test_a_run_without_detail_only_trains() -> None:
     assert any("recorded no step in detail" in note for note in found["notes"])
 
 
+def test_compute_is_unknown_without_detail() -> None:
+    blind = {"window_ns": 0, "lines": {}, "hosts": []}
+    assert ask(make_summary(**blind))["verdict"].startswith("1 run of 1 job used 20 GPU-hours: compute is unknown.")
+    found = ask(make_summary(0), make_summary(1, name="gpt", **blind), by="job")
+    assert found["verdict"].startswith("2 runs of 2 jobs used 40 GPU-hours: at least 20% is compute.")
+    assert {row["name"]: row["compute"] for row in found["groups"]} == {"llama": 0.4, "gpt": None}
+
+
 def test_hours_by_label() -> None:
     runs = [make_summary(0, labels={"team": "vision"}), make_summary(1, labels={"team": "vision"}), make_summary(2)]
     rows = ask(*runs, by="team")["groups"]

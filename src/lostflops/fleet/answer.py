@@ -139,10 +139,12 @@ def _answer(
 
 def _sentences(found: FleetFigures) -> Iterator[str]:
     hours, whole, unit = found.hours, found.whole, found.unit
-    share = hours.get(USEFUL, 0.0) / (whole or 1)
+    least = "at least " if found.detailed < found.runs else ""
+    share = format_percent(hours.get(USEFUL, 0.0) / (whole or 1))
+    compute = f"{least}{share} is compute" if found.detailed else "compute is unknown"
     yield (
         f"{pluralise(found.runs, 'run')} of {pluralise(found.jobs, 'job')} used {format_hours(whole / NS_PER_HOUR)} "
-        f"{unit}: {format_percent(share)} is compute."
+        f"{unit}: {compute}."
     )
     losses = [(line, ns / whole) for line, ns in hours.items() if line not in (USEFUL, "training") and whole]
     if losses:
