@@ -76,6 +76,15 @@ def test_time_between_attempts_is_lost_by_restarting(tmp_path: Path) -> None:
     assert found["training"] == 24 * USUAL
 
 
+def test_each_attempt_has_a_normal_step_of_its_own(tmp_path: Path) -> None:
+    """The first had fewer ranks: its steps of 300 ms are not stalled. The last has too few steps to have its own."""
+    first = attempt(0, *[{"ms": 300} for _ in range(12)])
+    second = attempt(10_000, *[{} for _ in range(12)])
+    found = read_life(tmp_path, first, second, attempt(20_000, {}, {}, {}))
+    assert found["training"] == 12 * 300 + 15 * USUAL
+    assert "stalled" not in found
+
+
 def test_an_attempt_without_a_step_only_starts(tmp_path: Path) -> None:
     steps: list[dict[str, int | bool]] = [{} for _ in range(12)]
     found = read_life(tmp_path, attempt(0, *steps), attempt(5_000, waits=700, ends=300))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from lostflops.account.pace.normal import normal_steps
+from lostflops.account.pace.normal import FEWEST, normal_steps
 from lostflops.account.pace.timings import PACED, choose_pace, paces, within
 
 if TYPE_CHECKING:
@@ -33,20 +33,19 @@ LIFE: Final = {
 STALLED: Final = 2.0
 """A step that takes this many times as long as a normal one is stalled: what it takes beyond a normal one is lost."""
 
-# `normal` is null if no normal step is known: then time in steps is unknown.
 _STEPS: Final = f"""
     with {PACED},
     split as (
         select rank, own.attempt as attempt, own.ns as ns,
                least(greatest(coalesce(saving, 0), 0), own.ns) as saved,
                least(greatest(coalesce(evaluating, 0), 0), own.ns - saved) as evaluated,
-               own.ns - saved - evaluated as rest, least(rest, $normal) as usual,
+               own.ns - saved - evaluated as rest, $normal as normal, least(rest, normal) as usual,
                paced.is_first or paced.compiled or paced.is_early as starts, paced.profiled as profiled
         from own join paced using (attempt, step)
     ),
     named as (
         select *, case when starts then 'starting' when profiled then 'profiling'
-                       when rest > {STALLED} * $normal then 'stalled' else '{TRAINING}' end as excess_line
+                       when rest > {STALLED} * normal then 'stalled' else '{TRAINING}' end as excess_line
         from split
     )
     select rank, attempt, sum(ns)::bigint, sum(saved)::bigint, sum(evaluated)::bigint, sum(usual)::bigint,
@@ -86,10 +85,10 @@ def life_of(run: Run) -> Counter[str]:
 
 def _read_steps(run: Run) -> dict[tuple[int, int], tuple[int, Counter[str]]]:
     """Return for each rank and attempt the time in steps, and how it is split."""
-    normal = _normal_ns(run)
-    if normal is None:
+    normal = _normal_of_attempts(run)
+    if not normal:
         return {}
-    query = _STEPS.format(within=within(())).replace("$normal", str(normal))
+    query = _STEPS.format(within=within(())).replace("$normal", normal)
     found = {}
     for rank, attempt, whole, *parts in run.rows(query):
         split: Counter[str] = Counter()
@@ -99,12 +98,21 @@ def _read_steps(run: Run) -> dict[tuple[int, int], tuple[int, Counter[str]]]:
     return found
 
 
-def _normal_ns(run: Run) -> int | None:
-    normal = normal_steps(run)
+def _normal_of_attempts(run: Run) -> str:
+    """Return SQL for the normal step of each attempt in ns: each may have run elsewhere, on more or fewer ranks.
+
+    An attempt with few steps has that of the job; empty if no normal step is known.
+    """
+    found = paces(run)
+    known = {pace.attempt: round(pace.p50) for pace in found if pace.p50 and pace.settled >= FEWEST}
+    normal, pace = normal_steps(run), choose_pace(found)
+    usual = round(pace.p50) if pace is not None and pace.p50 else None
     if normal is not None:
-        return round(normal.location.value)
-    pace = choose_pace(paces(run))
-    return round(pace.p50) if pace is not None and pace.p50 else None
+        usual = known[normal.attempt] = round(normal.location.value)
+    if usual is None:
+        return ""
+    cases = " ".join(f"when {attempt} then {ns}" for attempt, ns in known.items())
+    return f"case own.attempt {cases} else {usual} end" if cases else str(usual)
 
 
 def _life_of_attempt(
