@@ -489,7 +489,8 @@ def ingest(
         with suppress(LostflopsError):  # a question that shows findings says what is wrong
             if not remote(Path(out)) and not is_large(run.stored):
                 diagnosis_of(run.stored)
-                summary_of(run.stored)
+                with suppress(Exception):  # the traces are read, and `fleet` makes it again or says what is wrong
+                    summary_of(run.stored)
         return summarise(summary, quality(run.stored))
 
 
@@ -520,19 +521,31 @@ def ask_fleet(
 
 
 def add_to_fleet(place: Place, runs: Sequence[Place], *, progress: Progress | None = None) -> Result:
-    """Add the summaries of runs to a fleet in one commit; a run that is there already is replaced."""
+    """Add the summaries of runs to a fleet in one commit; a run that is there already is replaced.
+
+    If some of several runs cannot be read, the others are added before the error.
+    """
+    import duckdb
+
     from lostflops.core.results import Pair, Pairs
     from lostflops.core.units import pluralise
     from lostflops.fleet.changes import add_runs
     from lostflops.fleet.summarise import summary_of
 
-    made = []
+    made, unread = [], list[str]()
     for number, path in enumerate(runs):
         if progress is not None:
             progress(number, len(runs))
-        with open(path) as run:
-            made.append(summary_of(run.stored))
+        try:
+            with open(path) as run:
+                made.append(summary_of(run.stored))
+        except (LostflopsError, OSError, duckdb.Error) as error:
+            if len(runs) == 1:
+                raise
+            unread.append(f"{path}: {error}")
     count = add_runs(place, made)
+    if unread:
+        raise RunError(f"{len(unread)} of {len(runs)} runs were not added to {place}. {' '.join(unread)}")
     counted = Pairs("added", "", (Pair("place", str(place), "", "Fleet"), Pair("runs", count, "count", "Runs")))
     return _short("fleet_add", "Added", f"{pluralise(count, 'run')} added to {place}.", counted)
 

@@ -114,6 +114,25 @@ main()
     assert "The recording is kept; to read it: lostflops ingest" in ended.stderr
 
 
+def test_run_ends_with_the_code_of_its_command_if_a_fleet_needs_too_much_memory(tmp_path: Path) -> None:
+    program = """
+import os, sys
+import lostflops.api
+from pathlib import Path
+from lostflops.cli.verbs import run
+lostflops.api.add_to_fleet = lambda *_: [bytearray(b"x" * (1 << 24)) for _ in iter(int, 1)]  # until it is ended
+run._add_to_fleet("fleet", Path("run"), 9 << 8)
+run._leave_as(9 << 8)
+"""
+    environment = {**os.environ, "LOSTFLOPS_MEMORY": "300MB", "PYTHONPATH": os.pathsep.join(sys.path)}
+    ended = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ended.returncode == 9
+    assert "the run was not added to fleet: stopped, because" in ended.stderr
+    assert ended.stderr.endswith("To try again: lostflops fleet add fleet run\n")
+
+
 def test_sql_beyond_the_limit_has_the_same_exit_code(tmp_path: Path) -> None:
     store(SyntheticCluster(ranks=1, steps=1).generate(), tmp_path / "run")
     query = "SELECT length(list(repeat('x', 1000) || range)::varchar) FROM range(1000000)"

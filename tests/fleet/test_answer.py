@@ -28,6 +28,7 @@ class Summaries:
 
     def __init__(self, made: Sequence[RunSummary]) -> None:
         self._made = made
+        self.notes: list[str] = []
 
     @contextmanager
     def table(self, columns: Sequence[str]) -> Any:
@@ -54,6 +55,14 @@ def test_a_run_without_detail_only_trains() -> None:
     found = ask(make_summary(window_ns=0, lines={}, hosts=[]))
     assert hours_of(found) == {"training": 16.0, "restarting": 3.0, "starting": 1.0}
     assert any("recorded no step in detail" in note for note in found["notes"])
+
+
+def test_compute_is_unknown_without_detail() -> None:
+    blind = {"window_ns": 0, "lines": {}, "hosts": []}
+    assert ask(make_summary(**blind))["verdict"].startswith("1 run of 1 job used 20 GPU-hours: compute is unknown.")
+    found = ask(make_summary(0), make_summary(1, name="gpt", **blind), by="job")
+    assert found["verdict"].startswith("2 runs of 2 jobs used 40 GPU-hours: at least 20% is compute.")
+    assert {row["name"]: row["compute"] for row in found["groups"]} == {"llama": 0.4, "gpt": None}
 
 
 def test_hours_by_label() -> None:
@@ -93,6 +102,15 @@ def test_two_findings_of_one_cause_in_a_run_count_once() -> None:
     made = [make_finding("straggler", 0.1, fix="fix rank 1"), make_finding("straggler", 0.2, fix="fix rank 2")]
     (fix,) = ask(make_summary(findings=made))["fixes"]
     assert fix["hours"] == pytest.approx(3.2)
+
+
+def test_a_run_without_an_interval_leaves_none_for_its_job() -> None:
+    """An interval of one run beside the hours of two would not even contain them."""
+    first = make_summary(0, findings=[make_finding("straggler", 0.1)])
+    second = make_summary(1, findings=[make_finding("straggler", 0.2, gain_low=None, gain_high=None)])
+    (fix,) = ask(first, second)["fixes"]
+    assert fix["hours"] == pytest.approx(4.8)
+    assert (fix["hours_low"], fix["hours_high"]) == (None, None)
 
 
 def test_the_place_of_a_job_among_its_peers() -> None:

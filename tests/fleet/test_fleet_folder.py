@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from lostflops.core.errors import RunError, UsageError
+from lostflops.core.errors import BrokenRun, RunError, UsageError
 from lostflops.fleet.changes import add_runs, compact
 from lostflops.fleet.place import open_fleet
 from lostflops.fleet.rows import fill_table, keep_newest, read_summary, select_summaries
@@ -53,6 +53,37 @@ def test_each_run_is_summarised_once(folder):
     assert seen == ["a", "b"]
 
 
+def test_a_copied_run_counts_once(folder):
+    """`team/b` is a copy of `a` that was made while the job ran."""
+    fleet = open_fleet(folder, lambda run: make_summary("same", stop=2_000_000_000_000_000_000 - (run.name == "b")))
+    assert [run.stop for run in fleet.summaries()] == [2_000_000_000_000_000_000]
+    assert fleet.notes == ["1 run in this folder is a copy: counted once."]
+
+
+def test_a_run_that_cannot_be_read_does_not_take_the_others(folder):
+    (folder / "bad").mkdir()
+    (folder / "bad" / "run.json").write_text("{")
+
+    def fail_for_b(run):
+        if run.name == "b":
+            raise TypeError("a bug")
+        return summarise(run)
+
+    fleet = open_fleet(folder, fail_for_b)
+    assert [run.run for run in fleet.summaries()] == ["a"]
+    (note,) = fleet.notes
+    assert note.startswith(f"2 runs cannot be read: not counted. {folder / 'bad'}: ")
+    assert note.endswith(f"{folder / 'team' / 'b'}: TypeError: a bug.")
+
+
+def test_a_folder_without_a_good_run_is_an_error(folder):
+    def fail(run):
+        raise BrokenRun(f"{run.name} is damaged")
+
+    with pytest.raises(BrokenRun, match=r"no run in .* can be read. .*a is damaged"):
+        list(open_fleet(folder, fail).summaries())
+
+
 def test_runs_cannot_be_added_or_merged(folder):
     with pytest.raises(RunError, match="contains runs"):
         add_runs(folder, [make_summary("a")])
@@ -80,6 +111,9 @@ def test_summaries_become_rows_and_back(made):
 def test_impossible_summaries_are_refused():
     with pytest.raises(ValueError, match="does not sum to its whole time"):
         keep_newest([make_summary("a", total_ns=1)])
+    for name, number in (("ranks", 2**31), ("attempts", 2**31), ("steps", 2**63), ("stop", 2**63), ("start", -(2**63))):
+        with pytest.raises(ValueError, match="a number is too large"):
+            keep_newest([make_summary("a", **{name: number})])
     with pytest.raises(ValueError, match="are over 2,562,048 GPU-hours"):
         keep_newest([make_summary("a", window_ns=2**63, lines={"compute": 2**63}, hosts=[])])
 

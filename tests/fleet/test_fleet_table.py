@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -22,7 +23,7 @@ import sqlalchemy
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.utils.config import Config
 
-from lostflops.core.errors import BrokenRun, RunError, UsageError
+from lostflops.core.errors import BrokenRun, RunBusy, RunError, UsageError
 from lostflops.fleet import changes, commits
 from lostflops.fleet.catalogs import load_table
 from lostflops.fleet.changes import add_runs, compact, expire, remove_runs
@@ -185,8 +186,18 @@ def test_runs_are_removed_by_the_time_that_they_stopped(place):
     assert remove_runs(place, datetime.fromtimestamp(3 * 86_400, UTC)) == 3
     assert read(place) == made[3:]
     assert remove_runs(place, datetime.fromtimestamp(3 * 86_400, UTC)) == 0
-    assert remove_runs(place, datetime.fromtimestamp(9 * 86_400, UTC)) == 3
+    assert remove_runs(place, datetime(9999, 12, 31, tzinfo=UTC)) == 3
     assert read(place) == []
+
+
+def test_a_catalog_that_another_process_locked_is_busy_and_not_broken(place, monkeypatch):
+    add_runs(place, [make_summary("a")])
+    monkeypatch.setattr("lostflops.fleet.local_catalog.LOCK_SECONDS", 0.1)
+    with closing(sqlite3.connect(place / "catalog.db")) as catalog:
+        catalog.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(RunBusy, match="locked by another process"):
+            read(place)
+    assert len(read(place)) == 1
 
 
 def test_every_engine_reads_the_same_rows(place):

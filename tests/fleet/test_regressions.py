@@ -1,6 +1,7 @@
 """Regressions on known truth: rates of detection and of false alarms, and what must not matter."""
 
 import random as plain_random
+import tracemalloc
 from pathlib import Path
 
 import duckdb
@@ -240,3 +241,14 @@ def test_rates_are_those_stated(kind: str, noise: float, least: float) -> None:
     found, false = score(kind, noise, 2000, 601)
     assert found >= least
     assert false <= 0.015
+
+
+def test_jobs_with_few_runs_cost_no_memory_for_the_longest_series() -> None:
+    times = [StepTime("long", 8, "H100", f"{run:04}", run, 1e9, 0.001, None) for run in range(300)]
+    times += [StepTime(f"short{job}", 8, "H100", f"s{job}", 0, 1e9, 0.001, None) for job in range(3000)]
+    tracemalloc.start()
+    found = find_regressions(times)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(found) == 3001
+    assert peak < 10e6

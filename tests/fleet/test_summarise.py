@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 import lostflops as lf
+from lostflops.core.errors import BrokenRun
 from lostflops.fleet.summarise import summarise, summary_of
-from lostflops.fleet.summary import check_summary
+from lostflops.fleet.summary import RunSummary, check_summary
 from lostflops.ingest import ingest
+from lostflops.store.derived import add_tables, data_digest
+from lostflops.store.run import Run
+from lostflops.store.tables import SUMMARY
 from lostflops.testing import Straggler, SyntheticCluster
+from made_captures import MS, end, frames, session, step, write
 from made_timed_runs import recorded
 
 
@@ -74,6 +82,49 @@ def test_a_summary_is_stored_and_follows_the_run(tmp_path: Path) -> None:
     assert moved.address == str(tmp_path / "moved")
     assert moved.run == first.run
     check_summary(moved)
+
+
+@pytest.mark.parametrize("key", ["labels", "script", "commit", "torch"])
+@pytest.mark.parametrize("value", [7, "x", [1], {"job": {"a": [1]}}])
+def test_facts_of_a_strange_type_are_text_or_nothing(tmp_path: Path, key: str, value: Any) -> None:
+    """A capture may come from anybody."""
+    fact = {"kind": "job", "key": key, "value": value}
+    steps = [step(number, number * 100 * MS, (0, 0, 0, 0, 100 * MS)) for number in range(3)]
+    write(tmp_path / "capture", 0, frames(0, "a", [session(0, 1), fact, *steps, end(400 * MS)]))
+    lf.ingest([tmp_path / "capture"], tmp_path / "run")
+    with lf.open(tmp_path / "run") as run:
+        made = summarise(run.stored)
+    assert msgspec.json.decode(msgspec.json.encode(made), type=RunSummary) == made
+
+
+def test_a_run_whose_times_contradict_each_other_is_an_error_in_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = recorded(tmp_path / "run", [100.0] * 20)
+    monkeypatch.setattr("lostflops.fleet.summarise.life_of", lambda _: Counter({"training": 2, "unknown": -1}))
+    with lf.open(folder) as run, pytest.raises(BrokenRun, match="a time is negative"):
+        summarise(run.stored)
+
+
+def test_a_run_is_ingested_even_if_its_summary_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recorded(tmp_path / "made", [100.0] * 20)
+    monkeypatch.setattr("lostflops.fleet.summarise.life_of", lambda _: 1 / 0)
+    lf.ingest([tmp_path / "made" / "capture"], tmp_path / "run")
+    with lf.open(tmp_path / "run") as run:
+        assert "summary" not in run.stored.manifest.files
+
+
+@pytest.mark.parametrize("document", [None, "", "[]", '{"run": 1}', "[" * 100_000, '{"life": {}}'])
+def test_a_stored_summary_that_was_changed_is_made_again(tmp_path: Path, document: str | None) -> None:
+    folder = recorded(tmp_path / "run", [100.0] * 20)
+    with lf.open(folder) as run:
+        made = summary_of(run.stored)
+    with Run.open(folder) as stored:
+        [(code,)] = stored.rows("select code from summary")
+        changed = {"code": [code], "document": [document]}
+        assert add_tables(folder, data_digest(stored.manifest), {SUMMARY: changed})
+    with Run.open(folder) as again:
+        assert summary_of(again) == made
 
 
 def test_ingest_leaves_a_summary(tmp_path: Path) -> None:

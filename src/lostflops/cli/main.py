@@ -168,5 +168,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def _fail(message: str, exit_code: int) -> NoReturn:
-    print(f"lostflops: {message}", file=sys.stderr)
+    from lostflops.show.report.printable import printable
+
+    print("lostflops:", "\n".join(map(printable, message.split("\n"))), file=sys.stderr)
     sys.exit(exit_code)

@@ -52,8 +52,7 @@ def describe_program() -> Iterator[dict[str, Any]]:
     """Yield records of the labels and the commit of this process, if there are any."""
     if labels := read_labels(os.environ):
         yield {"kind": "job", "key": "labels", "value": labels}
-    start = Path(sys.argv[0]).resolve().parent if sys.argv and sys.argv[0] else Path.cwd()
-    if (commit := read_commit(start)) is not None:
+    if (commit := _read_own_commit()) is not None:
         yield {"kind": "job", "key": "commit", "value": commit}
 
 
@@ -64,7 +63,7 @@ def read_labels(variables: Mapping[str, str]) -> dict[str, str]:
     {'team': 'vision', 'job': 'llama'}
     """
     found: dict[str, str] = {}
-    for line in variables.get(VARIABLE, "").splitlines():
+    for line in variables.get(VARIABLE, "").split("\n"):
         try:
             name, value = parse_label(line)
         except ValueError:
@@ -82,6 +81,13 @@ def join_labels(labels: Iterable[str]) -> str:
     return "\n".join("=".join(parse_label(one.replace("\n", " "))) for one in labels)
 
 
+def _read_own_commit() -> str | None:
+    try:
+        return read_commit(Path(sys.argv[0]).resolve().parent if sys.argv and sys.argv[0] else Path.cwd())
+    except (OSError, RuntimeError, ValueError):  # the folder was deleted, or links lead in a circle
+        return None
+
+
 def read_commit(start: Path) -> str | None:
     """Return the commit that is checked out in the repository around a folder; None without a repository.
 
@@ -94,7 +100,7 @@ def read_commit(start: Path) -> str | None:
         if folder.is_file():  # a worktree or a submodule
             folder = (folder.parent / _read(folder).removeprefix("gitdir:").strip()).resolve()
         return _resolve(folder)
-    except OSError:
+    except (OSError, RuntimeError, ValueError):  # a path with a zero byte, or links that lead in a circle
         return None
 
 
@@ -111,9 +117,12 @@ def _resolve(folder: Path) -> str | None:
             return found
     packed = whole / "packed-refs"
     lines = _read(packed).splitlines() if packed.exists() else []
-    return next((line.split(" ")[0] for line in lines if line.endswith(f" {name}")), None)
+    found = next((line.split(" ")[0] for line in lines if line.endswith(f" {name}")), "")
+    return found if _COMMIT.fullmatch(found) else None
 
 
 def _read(path: Path) -> str:
+    if not path.is_file():  # a pipe would hold up the training
+        raise FileNotFoundError(path)
     with path.open("rb") as file:
         return file.read(_MOST_READ).decode(errors="replace")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -85,7 +85,7 @@ def answer_fleet(fleet: Fleet, scope: FleetScope, by: str = "") -> Result:
                 "no run matches: leave out --job, --since or --label, or add runs with lostflops fleet add"
             )
         labels = [name for (name,) in connection.execute(_LABELS).fetchall()]
-        return _answer(connection, counts, labels, by)
+        return _answer(connection, counts, labels, by, fleet.notes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +106,9 @@ class FleetFigures:
     changes: Table
 
 
-def _answer(connection: duckdb.DuckDBPyConnection, counts: tuple[Any, ...], labels: list[str], by: str) -> Result:
+def _answer(
+    connection: duckdb.DuckDBPyConnection, counts: tuple[Any, ...], labels: list[str], by: str, notes: Sequence[str]
+) -> Result:
     found = FleetFigures(
         runs=counts[0],
         jobs=counts[1],
@@ -125,7 +127,7 @@ def _answer(connection: duckdb.DuckDBPyConnection, counts: tuple[Any, ...], labe
         title="Fleet",
         verdict=" ".join(_sentences(found)),
         blocks=(*first, tabulate_hours(found.hours), *(table for table in tables if table.rows)),
-        notes=tuple(_notes(found)),
+        notes=(*notes, *_notes(found)),
         more=(
             *(table for table in tables if not table.rows),
             Figure("runs", found.runs),
@@ -137,10 +139,12 @@ def _answer(connection: duckdb.DuckDBPyConnection, counts: tuple[Any, ...], labe
 
 def _sentences(found: FleetFigures) -> Iterator[str]:
     hours, whole, unit = found.hours, found.whole, found.unit
-    share = hours.get(USEFUL, 0.0) / (whole or 1)
+    least = "at least " if found.detailed < found.runs else ""
+    share = format_percent(hours.get(USEFUL, 0.0) / (whole or 1))
+    compute = f"{least}{share} is compute" if found.detailed else "compute is unknown"
     yield (
         f"{pluralise(found.runs, 'run')} of {pluralise(found.jobs, 'job')} used {format_hours(whole / NS_PER_HOUR)} "
-        f"{unit}: {format_percent(share)} is compute."
+        f"{unit}: {compute}."
     )
     losses = [(line, ns / whole) for line, ns in hours.items() if line not in (USEFUL, "training") and whole]
     if losses:

@@ -20,6 +20,8 @@ _MOST_SMALL: Final = 48
 """Small files that a table may have before some writer merges them."""
 _COMMITS_PER_CHECK: Final = 16
 _COMMITS_PER_SWEEP: Final = 64
+_LATEST: Final = 2**63 - 1
+"""The last time that the table can hold."""
 
 
 def add_runs(place: str | Place, summaries: Iterable[RunSummary]) -> int:
@@ -46,7 +48,7 @@ def remove_runs(place: str | Place, stopped_before: datetime) -> int:
         from pyarrow.compute import less  # noqa: PLC0415 - an extra
         from pyiceberg.expressions import LessThan  # noqa: PLC0415
 
-        last = int(stopped_before.timestamp()) * 1_000_000_000
+        last = min(int(stopped_before.timestamp()) * 1_000_000_000, _LATEST)
         rewrite = Rewrite("stop", LessThan("stop", last), lambda stops: less(stops, last))
         return rewrite.dropped if commit(table, rewrite.plan) else 0
 

@@ -115,7 +115,10 @@ def tabulate_groups(fleet: duckdb.DuckDBPyConnection, by: str, labels: Sequence[
         Field("largest_loss_share", "share", "its share"),
     )
     made = tuple(
-        (name, runs, ns / NS_PER_HOUR, (useful or 0) / ns, (lost or 0) / ns, line, None if most is None else most / ns)
+        (
+            *(name, runs, ns / NS_PER_HOUR, None if useful is None else useful / ns, (lost or 0) / ns),
+            *(line, None if most is None else most / ns),
+        )
         for name, runs, ns, useful, lost, line, most in fleet.execute(query).fetchall()
         if ns
     )

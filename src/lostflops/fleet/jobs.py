@@ -27,8 +27,8 @@ _FIXES: Final = f"""
         select name, run, cause, max(saved) as saved, arg_max(low, saved) as low, arg_max(high, saved) as high,
                arg_max(fix, saved) as fix, any_value(address) as address from priced group by name, run, cause
     )
-    select name, cause, count(*), sum(saved) as whole, sum(greatest(low, 0)), sum(high), arg_max(fix, saved),
-           arg_max(address, saved)
+    select name, cause, count(*), sum(saved) as whole, if(count(low) = count(*), sum(greatest(low, 0)), null),
+           if(count(high) = count(*), sum(high), null), arg_max(fix, saved), arg_max(address, saved)
     from largest group by name, cause order by whole desc, name, cause limit {MOST_FIXES}"""
 _JOBS: Final = f"""
     with newest as (

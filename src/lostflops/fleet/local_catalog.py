@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from lostflops.core.errors import BrokenRun
+from lostflops.core.errors import BrokenRun, RunBusy
 from lostflops.fleet.kinds import CATALOG_FILE
 from lostflops.fleet.locations import is_inside, local_path
 
@@ -67,6 +67,8 @@ def _find_metadata(folder: Path) -> str | None:
     except sqlite3.Error as error:
         if "no such table" in str(error):  # another writer is just making it
             return None
+        if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY:
+            raise RunBusy(f"{file} was locked by another process for {LOCK_SECONDS} s. Try again.") from None
         raise BrokenRun(f"{file} is not the catalog of a fleet: {error}.") from None
     return None if row is None else str(row[0])
 

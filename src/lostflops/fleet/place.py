@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
 import duckdb
 
-from lostflops.core.errors import BrokenRun
+from lostflops.core.errors import BrokenRun, LostflopsError
+from lostflops.core.units import pluralise
 from lostflops.fleet.catalogs import in_words, load_table, open_scan
 from lostflops.fleet.kinds import RunFolder, TableKind, find_kind
 from lostflops.fleet.locations import local_path
@@ -24,6 +25,7 @@ Summarise = Callable[[Run], RunSummary]
 VIEW: Final = "runs"
 _DAMAGE: Final = (duckdb.IOException, duckdb.InvalidInputException, duckdb.SerializationException)
 _PER_FETCH: Final = 256
+_MOST_NAMED: Final = 3
 
 
 class Fleet:
@@ -33,6 +35,8 @@ class Fleet:
         self.place = place
         """As its user names it."""
         self._make_view = make_view
+        self.notes: list[str] = []
+        """What its runs do not show, because a run cannot be read or is there twice; known once `table` was entered."""
 
     @contextmanager
     def table(self, columns: Iterable[str] = ()) -> Iterator[duckdb.DuckDBPyConnection]:
@@ -64,7 +68,10 @@ def open_fleet(place: str | Place, summarise: Summarise) -> Fleet:
     """
     kind = find_kind(place)
     if isinstance(kind, RunFolder):
-        return Fleet(str(kind), _FolderView(kind, summarise).make)
+        view = _FolderView(kind, summarise)
+        fleet = Fleet(str(kind), view.make)
+        fleet.notes = view.notes
+        return fleet
     return Fleet(str(kind), lambda connection, columns: _make_table_view(connection, columns, kind))
 
 
@@ -75,15 +82,49 @@ class _FolderView:
         self._kind = kind
         self._summarise = summarise
         self._summaries: list[RunSummary] = []
+        self.notes: list[str] = []
 
     def make(self, connection: duckdb.DuckDBPyConnection, columns: tuple[str, ...]) -> None:
         if not self._summaries:
-            self._summaries = [self._read(str(path)) for path in self._kind.runs]
+            self._summaries = self._read_all()
         fill_table(connection, VIEW, self._summaries, columns)
 
+    def _read_all(self) -> list[RunSummary]:
+        """Read each run once. Of copies of a run, the one that goes on longest counts."""
+        longest: dict[str, RunSummary] = {}
+        copies, damaged = 0, list[str]()
+        for path in self._kind.runs:
+            try:
+                made = self._read(str(path))
+            except Exception as error:  # noqa: BLE001 - one bad run does not take the others
+                damaged.append(f"{path}: {_reason(error)}")
+                continue
+            known = longest.setdefault(made.run, made)
+            copies += known is not made
+            if (made.stop, made.total_ns) > (known.stop, known.total_ns):
+                longest[made.run] = made
+        if not longest:
+            raise BrokenRun(f"no run in {self._kind} can be read. {damaged[0]}")
+        self.notes += _describe_left_out(copies, damaged)
+        return list(longest.values())
+
     def _read(self, path: str) -> RunSummary:
-        with Run.open(path) as run:
+        with asking(), Run.open(path) as run:
             return self._summarise(run)
+
+
+def _describe_left_out(copies: int, damaged: Sequence[str]) -> Iterator[str]:
+    if damaged:
+        more = f" And {len(damaged) - _MOST_NAMED} more." if len(damaged) > _MOST_NAMED else ""
+        yield f"{pluralise(len(damaged), 'run')} cannot be read: not counted. {' '.join(damaged[:_MOST_NAMED])}{more}"
+    if copies:
+        yield f"{pluralise(copies, 'run')} in this folder {'is a copy' if copies == 1 else 'are copies'}: counted once."
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, LostflopsError):
+        return str(error)
+    return f"{type(error).__name__}: {(str(error).splitlines() or ['no reason given'])[0]}."
 
 
 def _make_table_view(connection: duckdb.DuckDBPyConnection, columns: tuple[str, ...], kind: TableKind) -> None:

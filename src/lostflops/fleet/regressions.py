@@ -101,13 +101,20 @@ def find_regressions(times: Iterable[StepTime]) -> tuple[JobHistory, ...]:
     series = list_series(times)
     if not series:
         return ()
+    long = [one for one in series if len(one.runs) >= RUNS_BEFORE + RUNS_AFTER]
+    breaks, noise = _find_all_breaks(long) if long else ([], OWN_NOISE)
+    found = {id(one): own for one, own in zip(long, breaks, strict=True)}
+    paces = [_report_job(one, found.get(id(one), []), noise) for one in series]
+    return tuple(sorted(paces, key=lambda pace: (-pace.slower, -pace.slower_than_best, pace.job, pace.ranks)))
+
+
+def _find_all_breaks(series: Sequence[SeriesOfSteps]) -> tuple[list[list[Break]], StepNoise]:
+    """Find the changes of series that are long enough, and their noise."""
     lengths = np.array([len(one.runs) for one in series])
     values, errors = (_pad([getattr(one, name) for one in series]) for name in ("values", "errors"))
     breaks = find_breaks(values, errors, lengths, OWN_NOISE)
     noise = fit_step_noise(_remove_breaks(values, breaks), lengths)
-    breaks = find_breaks(values, errors, lengths, noise)
-    paces = [_report_job(one, found, noise) for one, found in zip(series, breaks, strict=True)]
-    return tuple(sorted(paces, key=lambda pace: (-pace.slower, -pace.slower_than_best, pace.job, pace.ranks)))
+    return find_breaks(values, errors, lengths, noise), noise
 
 
 def _pad(rows: Sequence[Floats]) -> Floats:

@@ -24,6 +24,7 @@ from lostflops.account.ledger.windows import WindowKind
 from lostflops.account.pace.life import TRAINING, UNKNOWN, life_of
 from lostflops.account.pace.normal import normal_steps
 from lostflops.account.pace.timings import PACED, JobPace, choose_pace, paces, within
+from lostflops.core.errors import BrokenRun
 from lostflops.explain.advise.diagnose import diagnosis_of
 from lostflops.fleet.summary import FindingSummary, HostSummary, PaceSummary, RunSummary, check_summary
 from lostflops.store.derived import add_tables, code_digest, data_digest
@@ -72,7 +73,7 @@ def _read_stored(run: Run) -> RunSummary | None:
     try:
         found = msgspec.json.decode(rows[0][0], type=RunSummary)
         check_summary(found)
-    except (msgspec.MsgspecError, ValueError, RecursionError):  # changed after it was written: it is made again
+    except (msgspec.MsgspecError, TypeError, ValueError, RecursionError):  # changed by hand: made again
         return None
     return structs.replace(found, address=run.address)  # the run may have been moved since
 
@@ -94,7 +95,7 @@ def summarise(run: Run) -> RunSummary:
     total = total_of(run, asked)
     pace = choose_pace(paces(run))
     facts = _read_facts(run)
-    labels = {str(name): str(value) for name, value in (facts.get("labels") or {}).items()}
+    labels = _read_labels(facts.get("labels"))
     life = life_of(run) or Counter({TRAINING if asked.kind is WindowKind.STEPS else UNKNOWN: total.total_ns})
     life = Counter({line: ns for line, ns in life.items() if ns})
     [(devices, backends, ranks)] = run.rows(_RANKS)
@@ -102,7 +103,7 @@ def summarise(run: Run) -> RunSummary:
     start, stop, attempts = _read_life(run)
     made = RunSummary(
         run=_identify(run),
-        name=labels.get("job") or facts.get("script") or PurePosixPath(run.address).name,
+        name=labels.get("job") or _read_text(facts.get("script")) or PurePosixPath(run.address).name,
         labels=labels,
         address=run.address,
         start=start,
@@ -111,9 +112,9 @@ def summarise(run: Run) -> RunSummary:
         ranks=ranks,
         device=" + ".join(filter(None, devices)) or None,
         backend=" + ".join(filter(None, backends)) or None,
-        torch=facts.get("torch"),
+        torch=_read_text(facts.get("torch")),
         lostflops=__version__,
-        commit=facts.get("commit"),
+        commit=_read_text(facts.get("commit")),
         steps=sum(one.steps for one in paces(run)) or None,
         step_ns=_step_ns(pace, total) if normal is None else normal.location.value,
         step_error=None if normal is None or not np.isfinite(normal.location.error) else normal.location.error,
@@ -128,7 +129,10 @@ def summarise(run: Run) -> RunSummary:
         pace=[_pace(row) for row in run.rows(_PACE.format(within=within(())))],
         findings=list(_summarise_findings(run)),
     )
-    check_summary(made)
+    try:
+        check_summary(made)
+    except ValueError as error:
+        raise BrokenRun(f"the times of a run contradict each other: {error}. Ingest its traces again.") from None
     return made
 
 
@@ -139,6 +143,15 @@ def _read_facts(run: Run) -> dict[str, Any]:
         with suppress(ValueError):
             found[key] = json.loads(value)
     return found
+
+
+def _read_labels(value: Any) -> dict[str, str]:
+    return {name: str(text) for name, text in value.items()} if isinstance(value, dict) else {}
+
+
+def _read_text(value: Any) -> str | None:
+    """Return a fact that should be text; a capture may come from anybody."""
+    return value if isinstance(value, str) else None
 
 
 def _identify(run: Run) -> str:

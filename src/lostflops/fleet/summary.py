@@ -139,13 +139,15 @@ COLUMNS: Final = {
 
 
 def check_summary(one: RunSummary) -> None:
-    """Raise `ValueError` if a sum is not closed or a time is impossible."""
+    """Raise `ValueError` if a sum is not closed, or a time or another number is impossible."""
     if sum(one.life.values()) != one.total_ns:
         raise ValueError(f"{one.address}: the life of the job does not sum to its whole time")
     if sum(one.lines.values()) != one.window_ns:
         raise ValueError(f"{one.address}: the lines of the ledger do not sum to the recorded time")
     if unknown := set(one.life) - set(LIFE):
         raise ValueError(f"{one.address}: unknown lines {sorted(unknown)}")
+    if max(abs(one.start), abs(one.stop), one.steps or 0) >= 2**63 or max(one.ranks, one.attempts) >= 2**31:
+        raise ValueError(f"{one.address}: a number is too large")
     if one.stop < one.start or min([*one.life.values(), *one.lines.values(), 0]) < 0:
         raise ValueError(f"{one.address}: a time is negative")
     for host in one.hosts:

@@ -76,10 +76,49 @@ def test_time_between_attempts_is_lost_by_restarting(tmp_path: Path) -> None:
     assert found["training"] == 24 * USUAL
 
 
+def test_each_attempt_has_a_normal_step_of_its_own(tmp_path: Path) -> None:
+    """The first had fewer ranks: its steps of 300 ms are not stalled. The last has too few steps to have its own."""
+    first = attempt(0, *[{"ms": 300} for _ in range(12)])
+    second = attempt(10_000, *[{} for _ in range(12)])
+    found = read_life(tmp_path, first, second, attempt(20_000, {}, {}, {}))
+    assert found["training"] == 12 * 300 + 15 * USUAL
+    assert "stalled" not in found
+
+
 def test_an_attempt_without_a_step_only_starts(tmp_path: Path) -> None:
     steps: list[dict[str, int | bool]] = [{} for _ in range(12)]
     found = read_life(tmp_path, attempt(0, *steps), attempt(5_000, waits=700, ends=300))
     assert found["starting"] == 500 + 1_000
+
+
+def test_a_rank_without_steps_beside_one_that_trains_is_unknown(tmp_path: Path) -> None:
+    steps: list[dict[str, int | bool]] = [{} for _ in range(12)]
+    for rank, made in enumerate([attempt(0, *steps), attempt(0, waits=700, ends=300)]):
+        write(tmp_path / "capture", rank, frames(rank, f"rank-{rank}", made))
+    ingest([tmp_path / "capture"], tmp_path, workers=1)
+    with Run.open(tmp_path) as run:
+        life = life_of(run)
+    assert (life["unknown"], life["starting"]) == (1_000 * MS, 500 * MS)
+
+
+def test_an_attempt_without_a_time_is_not_part_of_the_life(tmp_path: Path) -> None:
+    steps: list[dict[str, int | bool]] = [{} for _ in range(12)]
+    first = attempt(0, *steps)
+    assert read_life(tmp_path / "first", first) == read_life(tmp_path / "both", first, [])
+
+
+def test_time_in_which_another_attempt_runs_is_not_lost_by_restarting(tmp_path: Path) -> None:
+    """The first runs from 0 to 6,700 ms, the second from 1,000 to 1,700, and the third starts at 7,000."""
+    steps: list[dict[str, int | bool]] = [{} for _ in range(60)]
+    others = [attempt(1_000, *[{} for _ in range(0)]), attempt(7_000, *steps)]
+    write(
+        tmp_path / "capture",
+        0,
+        b"".join(frames(0, f"attempt-{n}", made) for n, made in enumerate([attempt(0, *steps), *others])),
+    )
+    ingest([tmp_path / "capture"], tmp_path, workers=1)
+    with Run.open(tmp_path) as run:
+        assert life_of(run)["restarting"] == 300 * MS
 
 
 def test_lost_records_of_steps_are_unknown(tmp_path: Path) -> None:

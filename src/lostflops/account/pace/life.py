@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from lostflops.account.pace.normal import normal_steps
+from lostflops.account.pace.normal import FEWEST, normal_steps
 from lostflops.account.pace.timings import PACED, choose_pace, paces, within
 
 if TYPE_CHECKING:
@@ -33,20 +33,19 @@ LIFE: Final = {
 STALLED: Final = 2.0
 """A step that takes this many times as long as a normal one is stalled: what it takes beyond a normal one is lost."""
 
-# `normal` is null if no normal step is known: then time in steps is unknown.
 _STEPS: Final = f"""
     with {PACED},
     split as (
         select rank, own.attempt as attempt, own.ns as ns,
                least(greatest(coalesce(saving, 0), 0), own.ns) as saved,
                least(greatest(coalesce(evaluating, 0), 0), own.ns - saved) as evaluated,
-               own.ns - saved - evaluated as rest, least(rest, $normal) as usual,
+               own.ns - saved - evaluated as rest, $normal as normal, least(rest, normal) as usual,
                paced.is_first or paced.compiled or paced.is_early as starts, paced.profiled as profiled
         from own join paced using (attempt, step)
     ),
     named as (
         select *, case when starts then 'starting' when profiled then 'profiling'
-                       when rest > {STALLED} * $normal then 'stalled' else '{TRAINING}' end as excess_line
+                       when rest > {STALLED} * normal then 'stalled' else '{TRAINING}' end as excess_line
         from split
     )
     select rank, attempt, sum(ns)::bigint, sum(saved)::bigint, sum(evaluated)::bigint, sum(usual)::bigint,
@@ -59,8 +58,9 @@ _STEPS: Final = f"""
     from named group by rank, attempt"""
 _ATTEMPTS: Final = """
     with timed as (select rank, attempt, min(start) as first, max(stop) as last from timings group by rank, attempt)
-    select rank, attempt, start, stop, first, last from attempts left join timed using (rank, attempt)
-    order by rank, start, attempt"""
+    select rank, attempt, start, stop, first, last, bool_or(first is not null) over (partition by attempt)
+    from attempts left join timed using (rank, attempt)
+    where start is not null order by rank, start, attempt"""
 _STEP_LINES: Final = ("checkpointing", "evaluating", TRAINING, TRAINING, "starting", "profiling", "stalled")
 
 
@@ -69,21 +69,26 @@ def life_of(run: Run) -> Counter[str]:
     steps = _read_steps(run)
     life: Counter[str] = Counter()
     before: tuple[int, int] | None = None
-    for rank, attempt, start, written, first, last in run.rows(_ATTEMPTS):
-        stop = max(start, written or start, last or start)
+    for rank, attempt, start, written, first, last, is_timed in run.rows(_ATTEMPTS):
+        stop = latest = max(start, written or start, last or start)
         if before is not None and before[0] == rank:
             life["restarting"] += max(0, start - before[1])
-        before = rank, stop
-        life.update(_life_of_attempt(start, stop, first, last, steps.get((rank, attempt))))
+            latest = max(latest, before[1])  # an attempt may begin and end while another runs
+        before = rank, latest
+        if first is None or last is None:
+            # Without a step on any rank, the attempt ended before its first; a rank without steps was not timed.
+            life[UNKNOWN if is_timed else "starting"] += stop - start
+        else:
+            life.update(_life_of_attempt(start, stop, first, last, steps.get((rank, attempt))))
     return life
 
 
 def _read_steps(run: Run) -> dict[tuple[int, int], tuple[int, Counter[str]]]:
     """Return for each rank and attempt the time in steps, and how it is split."""
-    normal = _normal_ns(run)
-    if normal is None:
+    normal = _normal_of_attempts(run)
+    if not normal:
         return {}
-    query = _STEPS.format(within=within(())).replace("$normal", str(normal))
+    query = _STEPS.format(within=within(())).replace("$normal", normal)
     found = {}
     for rank, attempt, whole, *parts in run.rows(query):
         split: Counter[str] = Counter()
@@ -93,20 +98,27 @@ def _read_steps(run: Run) -> dict[tuple[int, int], tuple[int, Counter[str]]]:
     return found
 
 
-def _normal_ns(run: Run) -> int | None:
-    normal = normal_steps(run)
+def _normal_of_attempts(run: Run) -> str:
+    """Return SQL for the normal step of each attempt in ns: each may have run elsewhere, on more or fewer ranks.
+
+    An attempt with few steps has that of the job; empty if no normal step is known.
+    """
+    found = paces(run)
+    known = {pace.attempt: round(pace.p50) for pace in found if pace.p50 and pace.settled >= FEWEST}
+    normal, pace = normal_steps(run), choose_pace(found)
+    usual = round(pace.p50) if pace is not None and pace.p50 else None
     if normal is not None:
-        return round(normal.location.value)
-    pace = choose_pace(paces(run))
-    return round(pace.p50) if pace is not None and pace.p50 else None
+        usual = known[normal.attempt] = round(normal.location.value)
+    if usual is None:
+        return ""
+    cases = " ".join(f"when {attempt} then {ns}" for attempt, ns in known.items())
+    return f"case own.attempt {cases} else {usual} end" if cases else str(usual)
 
 
 def _life_of_attempt(
-    start: int, stop: int, first: int | None, last: int | None, steps: tuple[int, Counter[str]] | None
+    start: int, stop: int, first: int, last: int, steps: tuple[int, Counter[str]] | None
 ) -> Counter[str]:
-    """Split the time of one process. It ends before its first step, or has steps from `first` to `last`."""
-    if first is None or last is None:
-        return Counter({"starting": stop - start})
+    """Split the time of one process, which has steps from `first` to `last`."""
     first = max(first, start)
     whole, split = steps or (0, Counter())
     gaps = last - first - whole

@@ -71,6 +71,8 @@ def fleet(
     from lostflops.core.errors import UsageError
 
     action, place, runs = _parse(words)
+    if before and action != _EXPIRE:
+        raise UsageError("--before is only for expire; to choose runs, give --since DATE")
     if action == _ADD:
         with bar_of("runs") as progress:
             result = api.add_to_fleet(place, runs, progress=progress)

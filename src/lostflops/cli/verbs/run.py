@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -136,20 +137,23 @@ def run(
 
         _fail_open(last, later)
         if fleet and (folder / "run.json").is_file():
-            _fail_open(lambda: _add_to_fleet(fleet, folder))
+            _fail_open(partial(_add_to_fleet, fleet, folder, status))
     _leave_as(status)
 
 
-def _add_to_fleet(fleet: str, run: Path) -> None:
+def _add_to_fleet(fleet: str, run: Path, status: int) -> None:
     from lostflops.api import add_to_fleet
-    from lostflops.core.errors import LostflopsError
+    from lostflops.cli.memory_watch import watch_memory
+
+    def explain(error: Exception) -> str:
+        why = str(error).removesuffix(".") or type(error).__name__
+        return f"the run was not added to {fleet}: {why}. To try again: {command('fleet', 'add', fleet, run)}"
 
     try:
-        add_to_fleet(fleet, [run])
-    except LostflopsError as error:
-        raise LostflopsError(
-            f"the run was not added to {fleet}: {error} {command('fleet', 'add', fleet, run)}"
-        ) from None
+        with watch_memory(lambda error: _end_by_force(status, explain(error))):
+            add_to_fleet(fleet, [run])
+    except Exception as error:  # noqa: BLE001 - the exit code stays that of the command
+        tell(explain(error))
 
 
 def _with_labels(labels: Sequence[str]) -> dict[str, str]:
