@@ -31,7 +31,7 @@ FOUR = ("A100-SXM4-40GB",)
 
 def score(folder: Path, kernels: list[Measured]) -> dict[str, Any]:
     jobs = read_jobs(folder)
-    constants = {name: unseen(kernels, _named(name)) for name in (*SHOWN, *FOUR)}
+    constants = {name: unseen(kernels, device_of(name)) for name in (*SHOWN, *FOUR)}
     result = {
         "kernels": list(_kernel_errors(read(folder, MANY), constants)),
         "ops": list(_op_errors(folder, constants)),
@@ -41,12 +41,6 @@ def score(folder: Path, kernels: list[Measured]) -> dict[str, Any]:
     }
     _print(result)
     return result
-
-
-def _named(name: str) -> Device:
-    from lostflops.account.facts.devices import DEVICES  # noqa: PLC0415
-
-    return next(device for device in DEVICES if device.name == name)
 
 
 def roofline(device: Device, works: list[KernelWork]) -> np.ndarray[Any, Any]:

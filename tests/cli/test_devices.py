@@ -48,7 +48,7 @@ def called(*words: object) -> int:
     return int(ended.value.code or 0)
 
 
-def asked(capsys: pytest.CaptureFixture[str], *words: object) -> dict[str, Any]:
+def ask_devices(capsys: pytest.CaptureFixture[str], *words: object) -> dict[str, Any]:
     capsys.readouterr()
     assert called("devices", *words, "--json") == 0
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
@@ -64,7 +64,7 @@ def bandwidth(name: str) -> float:
 
 
 def test_a_run_that_moves_memory_is_ranked_by_bandwidth(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    rows = asked(capsys, run)["devices"]
+    rows = ask_devices(capsys, run)["devices"]
     assert len(rows) > 20
     assert [row["step_ns"] for row in rows] == sorted(row["step_ns"] for row in rows)
     for place, faster in enumerate(rows):
@@ -80,7 +80,7 @@ def test_a_run_that_moves_memory_is_ranked_by_bandwidth(run: Path, capsys: pytes
 
 
 def test_probabilities_sum_to_one_and_favour_the_first(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    rows = asked(capsys, run)["devices"]
+    rows = ask_devices(capsys, run)["devices"]
     assert sum(row["first"] for row in rows) == pytest.approx(1)
     assert next(row for row in rows if row["is_now"])["first"] < 0.01
     assert rows[0]["may_be_first"]
@@ -91,7 +91,7 @@ def test_where_the_host_sets_the_pace_the_device_of_the_run_is_no_more_likely_fi
 ) -> None:
     tiny = Op("aten::add", COPY, 2, [[64], [64]], host_us=50)
     product = Op("aten::mm", "ampere_sgemm_128x64_nn", 2, [[8, 8], [8, 8]], host_us=50)
-    rows = asked(capsys, trace(tmp_path, [tiny] * 20 + [product]))["devices"]
+    rows = ask_devices(capsys, trace(tmp_path, [tiny] * 20 + [product]))["devices"]
     assert {row["limit"] for row in rows} == {"host"}
     assert len({row["step_ns"] for row in rows}) == 1
     (now,) = [row for row in rows if row["is_now"]]
@@ -99,14 +99,14 @@ def test_where_the_host_sets_the_pace_the_device_of_the_run_is_no_more_likely_fi
 
 
 def test_devices_that_cannot_be_compared_have_a_reason(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = asked(capsys, run)
+    found = ask_devices(capsys, run)
     left_out = {name: row["reason"] for row in found["left_out"] for name in row["names"]}
     assert "the data sheet is not known well enough" in left_out["A100-PG509"]
     assert not left_out.keys() & {row["device"] for row in found["devices"]}
 
 
 def test_costs_follow_time_and_price(run: Path, prices: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = asked(capsys, run, "--prices", prices, "--samples-per-step", "32")
+    found = ask_devices(capsys, run, "--prices", prices, "--samples-per-step", "32")
     steps = {row["device"]: row["step_ns"] for row in found["devices"]}
     costs = {row["device"]: row for row in found["costs"]}
     for name, usd_per_hour in (("A100-SXM4-80GB", 2), ("H200-SXM", 3), ("L4", 2)):
@@ -125,9 +125,9 @@ def test_costs_follow_time_and_price(run: Path, prices: Path, capsys: pytest.Cap
 
 
 def test_power_is_paid_on_top(run: Path, prices: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    before = asked(capsys, run, "--prices", prices)["costs"][0]["usd_per_1000_steps"]
+    before = ask_devices(capsys, run, "--prices", prices)["costs"][0]["usd_per_1000_steps"]
     prices.write_text("usd_per_kwh = 1\n" + PRICES)
-    after = asked(capsys, run, "--prices", prices)["costs"][0]["usd_per_1000_steps"]
+    after = ask_devices(capsys, run, "--prices", prices)["costs"][0]["usd_per_1000_steps"]
     assert after / before == pytest.approx((3 + 0.7) / 3)
 
 
@@ -135,7 +135,7 @@ def test_a_price_of_a_device_that_is_not_ranked_is_noted(
     tmp_path: Path, prices: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     prices.write_text("usd_per_kwh = 1\n[A10G]\nusd_per_hour = 1\n[L4]\nusd_per_hour = 1\n")
-    found = asked(capsys, cpu_run(tmp_path, [("aten::mul", [[64], []])]), "--prices", prices)
+    found = ask_devices(capsys, cpu_run(tmp_path, [("aten::mul", [[64], []])]), "--prices", prices)
     assert "Not ranked, though they have a price: A10G." in found["notes"]
     assert "L4, the only ranked device with a known cost, costs $" in found["verdict"]
 
@@ -155,7 +155,7 @@ def test_a_person_reads_which_device_to_choose(run: Path, prices: Path, capsys: 
 
 
 def test_an_interval_is_in_the_unit_of_its_step(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    rows = asked(capsys, run)["devices"]
+    rows = ask_devices(capsys, run)["devices"]
     assert all(re.fullmatch(r"[\d.,]+ to [\d.,]+", row["interval"]) for row in rows)
     (now,) = [row for row in rows if row["is_now"]]
     low, high = map(float, now["interval"].split(" to "))
@@ -260,7 +260,7 @@ def test_a_rank_of_several_on_cpus_is_refused_though_the_others_were_not_recorde
 def test_a_run_of_a_cpu_is_ranked_by_the_work_of_its_ops(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Ten elementwise ops on 8 GB: a device takes at least 80 GB over its bandwidth, and the host launches little."""
     made = cpu_run(tmp_path, [("aten::mul", [[ELEMENTS], []])] * 10 + [("aten::view", [[ELEMENTS], []])])
-    found = asked(capsys, made)
+    found = ask_devices(capsys, made)
     rows = found["devices"]
     for row in rows:
         assert row["step_ns"] >= 80e9 / bandwidth(row["device"])
@@ -273,7 +273,7 @@ def test_a_run_of_a_cpu_is_ranked_by_the_work_of_its_ops(tmp_path: Path, capsys:
 
 
 def test_small_ops_of_a_cpu_are_limited_by_the_host(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = asked(capsys, cpu_run(tmp_path, [("aten::mul", [[64], []])] * 50))
+    found = ask_devices(capsys, cpu_run(tmp_path, [("aten::mul", [[64], []])] * 50))
     assert {row["limit"] for row in found["devices"]} == {"host"}
     assert {row["step_ns"] for row in found["devices"]} == {50 * 6_000}
     assert found["devices"][0]["first"] < 0.2
@@ -293,7 +293,7 @@ def test_what_to_run_next_applies_to_a_run_of_a_cpu(
 
 
 def test_python_between_ops_takes_as_long_with_any_device(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = asked(capsys, cpu_run(tmp_path, [("aten::mul", [[64], []])] * 50, between=1_000))
+    found = ask_devices(capsys, cpu_run(tmp_path, [("aten::mul", [[64], []])] * 50, between=1_000))
     assert {row["step_ns"] for row in found["devices"]} == {50 * 1_000_000}
     assert {row["limit"] for row in found["devices"]} == {"host"}
 

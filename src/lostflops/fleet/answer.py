@@ -23,21 +23,8 @@ if TYPE_CHECKING:
     from lostflops.fleet.place import Fleet
 
 _COLUMNS: Final = (
-    *(
-        "run",
-        "name",
-        "labels",
-        "address",
-        "start",
-        "ranks",
-        "device",
-        "commit",
-        "step_ns",
-        "step_error",
-        "mfu",
-        "total_ns",
-    ),
-    *("life", "window_ns", "lines", "hosts", "findings"),
+    *("run", "name", "labels", "address", "start", "ranks", "device", "commit", "step_ns", "step_error", "mfu"),
+    *("total_ns", "life", "window_ns", "lines", "hosts", "findings"),
 )
 _LARGEST: Final = 2
 """Losses that the first sentence names."""
@@ -47,7 +34,7 @@ _COMMIT: Final = 10
 _DAY: Final = len("2026-01-31")
 _COUNTS: Final = """
     select count(*), count(distinct name), coalesce(sum(total_ns), 0)::double, count(*) filter (device is null),
-           count(*) filter (window_ns > 0), min(start), max(start) from chosen"""
+           count(*) filter (window_ns > 0) from chosen"""
 _LABELS: Final = "select distinct entry.key from chosen, unnest(map_entries(labels)) as t(entry) order by 1"
 
 
@@ -209,7 +196,8 @@ def format_hours(hours: float) -> str:
 
 
 def _between(low: Any, high: Any) -> str:
-    return f"90% interval {format_hours(float(low))} to {format_hours(float(high))}"
+    zero = "" if low else ": may be zero"
+    return f"90% interval {format_hours(float(low))} to {format_hours(float(high))}{zero}"
 
 
 def _tabulate_hosts(found: SlowHosts) -> Table:
@@ -252,6 +240,7 @@ def _notes(found: FleetFigures) -> Iterator[str]:
         )
     if found.hosts.slow:
         yield (
-            f"Of the named hosts, at most {format_percent(found.hosts.false_share)} are healthy, on average. Hosts are "
-            "compared with others of the same run that do the same work."
+            f"Of the named hosts, at most {format_percent(found.hosts.false_share)} are healthy, on average over "
+            "fleets, and more if there are few jobs. Hosts are compared with others of the same run that do the same "
+            "work."
         )

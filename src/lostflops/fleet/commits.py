@@ -41,7 +41,7 @@ the same new files again: those that no plan returned last are deleted."""
 
 
 def commit(table: Any, plan: Plan) -> bool:
-    """FileChange the table; return whether anything changed. `table` is its newest version afterwards."""
+    """Change the table; return whether anything changed. `table` is its newest version afterwards."""
     written: dict[str, Any] = {}
     for attempt in _wait_between_tries():
         with _taking_turns(table) as is_alone:

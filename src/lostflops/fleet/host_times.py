@@ -10,10 +10,10 @@ import duckdb
 import numpy as np
 import numpy.typing as npt
 
+from lostflops.fleet.hours import NS_PER_HOUR
 from lostflops.fleet.robust import Floats, Ints, compute_group_medians
 from lostflops.fleet.summary import RunSummary
 
-_NS_PER_HOUR: Final = 3.6e12
 _QUERY: Final = """
     with runs as (
         select dense_rank() over (order by name) - 1 as job, row_number() over (order by run) - 1 as run, start,
@@ -83,7 +83,7 @@ def read_host_times(summaries: Iterable[RunSummary]) -> HostTimes:
         device=_number(devices),
         slower=np.array(slower, float),
         error=np.array(errors, float),
-        rank_hours=np.array(totals, float) / _NS_PER_HOUR,
+        rank_hours=np.array(totals, float) / NS_PER_HOUR,
     )
 
 

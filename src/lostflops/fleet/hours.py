@@ -42,7 +42,6 @@ _HOURS: Final = f"with {PARTS} select line, sum(ns) as ns from parts group by li
 GROUPS: Final = {
     "cause": "",
     "job": "name",
-    "model": "name",
     "device": "coalesce(device, 'CPU')",
     "week": "strftime(date_trunc('week', make_timestamp(start // 1000)), '%Y-%m-%d')",
     "host": "",
@@ -129,7 +128,7 @@ def _key(by: str, labels: Sequence[str]) -> str:
     if GROUPS.get(by):
         return GROUPS[by]
     if by not in labels:
-        known = [*(word for word in GROUPS if word != "model"), *labels]
+        known = [*GROUPS, *labels]
         raise UsageError(f"--by {by}: no run has a label of this name. Known: {', '.join(known)}")
     quoted = by.replace("'", "''")
     return f"coalesce(map_extract_value(labels, '{quoted}'), '{UNLABELLED}')"

@@ -48,9 +48,8 @@ def select_summaries(table: str) -> str:
 
 
 def read_summary(row: Mapping[str, Any]) -> RunSummary:
-    """Return a row as a summary; times that are decimals in the table become whole numbers."""
-    life = {line: int(ns) for line, ns in row["life"].items()}
-    return msgspec.convert({**row, "total_ns": int(row["total_ns"]), "life": life}, RunSummary)
+    """Return a row of `select_summaries` as a summary."""
+    return msgspec.convert(row, RunSummary)
 
 
 def keep_newest(summaries: Iterable[RunSummary]) -> list[RunSummary]:

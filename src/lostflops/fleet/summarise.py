@@ -1,4 +1,4 @@
-"""Make the summary of a run, from what it stores: no event is read."""
+"""Make the summary of a run, and store it there."""
 
 from __future__ import annotations
 

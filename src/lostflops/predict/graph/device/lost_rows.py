@@ -142,7 +142,7 @@ class _Place:
         return bool((both > call.transfer // 2).any())
 
     def _gap(self, stop: int) -> tuple[int, int] | None:
-        """Return the pause of everything but collectives that ends about when a call stopped, None if there is none."""
+        """Return the pause of everything but collectives that ends about when a call stopped, or None."""
         starts = self._busy.start[1:]
         at = int(np.searchsorted(starts, stop))
         near = [i for i in (at - 1, at) if 0 <= i < starts.size and abs(int(starts[i]) - stop) <= SOON]
