@@ -681,6 +681,8 @@ def hang(dumps: Runs, *, limit: int = 20) -> Result:
     from lostflops.ingest import ingest as read_traces
 
     places = _sources(dumps)
+    if len(places) == 1 and (recorded := _dumps_of_run(places[0])):
+        places = recorded
     if len(places) == 1 and is_run(places[0]):
         with open(places[0]) as run:
             return run.hang(limit=limit)
@@ -688,6 +690,21 @@ def hang(dumps: Runs, *, limit: int = 20) -> Result:
         read_traces(places, Path(folder) / "run")
         with open(Path(folder) / "run") as run:
             return run.hang(limit=limit)
+
+
+def _dumps_of_run(place: Place) -> list[str]:
+    """Return the dumps and records that the ranks of a job left in its capture, unless the run has dumps already."""
+    from lostflops.collect.capture import FLIGHT_PREFIX, FOLDER, SUFFIX
+
+    folder = Path(place) / FOLDER
+    dumps = sorted(folder.glob(f"{FLIGHT_PREFIX}*"))
+    if not dumps:
+        return []
+    if is_run(place):
+        with open(place) as run:
+            if run.stored.rows("select 1 from flight limit 1"):
+                return []
+    return [str(path) for path in (*dumps, *sorted(folder.rglob(f"*{SUFFIX}")))]
 
 
 def is_run(place: Place) -> bool:

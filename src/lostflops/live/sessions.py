@@ -20,6 +20,9 @@ UNREADABLE: Final = (AttributeError, IndexError, KeyError, TypeError, ValueError
 MOST_ENQUEUES: Final = 1000
 """At most this many collectives of a rank are kept between two looks."""
 
+_MOST_WINDOWS: Final = 64
+"""The newest windows of a rank are kept."""
+
 
 def _whole(value: object) -> int:
     """Return a count or a time; raise ValueError if it is anything else, so that nothing later computes with it."""
@@ -72,6 +75,7 @@ class LiveSession:
     restart: int
     start: int
     device_name: str | None
+    pid: int = 0
     heard: float = 0.0
     """When it last reported anything, by the watcher's clock in seconds."""
     last_step: int = -1
@@ -83,6 +87,8 @@ class LiveSession:
     """When it last reported collectives, by the same clock."""
     level: int = 0
     level_reason: str = ""
+    windows: dict[int, str] = field(default_factory=dict)
+    """Last state of each deep window."""
     groups: dict[str, tuple[int, ...]] = field(default_factory=dict)
     steps: dict[int, LiveStep] = field(default_factory=dict)
     enqueues: deque[Enqueue] = field(default_factory=lambda: deque(maxlen=MOST_ENQUEUES))
@@ -100,6 +106,7 @@ class LiveSession:
             restart=_whole(record.get("restart") or 0),
             start=_whole(record["wall"]),
             device_name=device_name if isinstance(device_name, str) else None,
+            pid=_whole(record.get("pid") or 0),
         )
 
     def take(self, record: dict[str, Any], now: float) -> None:
@@ -114,6 +121,8 @@ class LiveSession:
             self._take_collectives(record)
         elif kind == "job" and record["key"] == "groups":
             self._take_groups(record["value"])
+        elif kind == "window":
+            self._take_window(record)
         elif kind == "overhead":
             self.level = _whole(record["level"])
             self.level_reason = str(record.get("reason") or self.level_reason)
@@ -123,6 +132,11 @@ class LiveSession:
             self.notes[what] = (count + _whole(record.get("count", 1)), str(record.get("reason") or ""))
         elif kind == "end":
             self.is_ended = True
+
+    def _take_window(self, record: dict[str, Any]) -> None:
+        self.windows[_whole(record["window"])] = str(record["state"])
+        while len(self.windows) > _MOST_WINDOWS:
+            del self.windows[next(iter(self.windows))]
 
     def _take_groups(self, groups: dict[str, Any]) -> None:
         for name, group in groups.items():
