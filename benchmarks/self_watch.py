@@ -3,7 +3,7 @@
     python benchmarks/self_watch.py --repetitions 10 --healthy 17 --minutes 7 --json numbers.json
 
 Gloo jobs of four ranks run under `lostflops run` with its defaults, several at once, and are added to one fleet. From
-step 200 on, one rank computes 1.6 times as long, or its loader starves, or it waits for ever for a lock; others stay
+step 200 on, one rank computes twice as long, or its loader starves, or it waits for ever for a lock; others stay
 healthy. A job is right if its log has what was planted: a window whose first finding names the rank and the cause, or a
 verdict that names the rank and the line. A healthy job is right if its log is empty.
 """
@@ -22,9 +22,12 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
+
+import lostflops
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 TRAIN: Final = ROOT / "clinic" / "jobs" / "train.py"
@@ -68,8 +71,8 @@ def has_hang(messages: list[dict[str, Any]]) -> bool:
 
 
 KINDS: Final = {
-    "slow": Kind(("--slow", f"{RANK}:1.6", "--begin", f"{BEGIN}"), has_finding(f"rank {RANK} ", "slow device")),
-    "data": Kind(("--far-disk", f"{RANK}:40", "--begin", f"{BEGIN}"), has_finding(f"rank {RANK}", "data")),
+    "slow": Kind(("--slow", f"{RANK}:2", "--begin", f"{BEGIN}"), has_finding(f"rank {RANK} ", "slow device")),
+    "data": Kind(("--far-disk", f"{RANK}:60", "--begin", f"{BEGIN}"), has_finding(f"rank {RANK}", "data")),
     "hang": Kind(("--hang", f"{RANK}:{BEGIN}"), has_hang),
     "healthy": Kind((), lambda messages: not messages),
 }
@@ -122,14 +125,10 @@ def read_log(run: Path) -> list[dict[str, Any]]:
 
 
 def time_of(message: dict[str, Any]) -> float:
-    from datetime import datetime
-
     return datetime.fromisoformat(message["time"]).timestamp()
 
 
 def own_share(run: Path) -> float | None:
-    import lostflops
-
     if not (run / "run.json").exists():
         return None
     with lostflops.open(run) as opened:
@@ -172,8 +171,6 @@ def main() -> None:
 
 
 def summarise(found: list[Outcome], fleet: Path) -> None:
-    import lostflops
-
     for kind in KINDS:
         own = [one for one in found if one.kind == kind]
         if own:
