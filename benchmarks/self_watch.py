@@ -2,9 +2,9 @@
 
     python benchmarks/self_watch.py --repetitions 10 --healthy 17 --minutes 7 --json numbers.json
 
-Gloo jobs of four ranks run under `lostflops run` with its defaults, several at once, and are added to one fleet. From
-step 200 on, one rank computes twice as long, or its loader starves, or it waits for ever for a lock; others stay
-healthy. A job is right if its log has what was planted: a window whose first finding names the rank and the cause, or a
+Gloo jobs run under `lostflops run` with its defaults, several at once, and are added to one fleet. From step 200 on,
+one of four ranks computes twice as long, or its loader starves, or it waits for ever for a lock. Others have two ranks
+and stay healthy. A job is right if its log has what was planted: a window whose first finding names the rank and the cause, or a
 verdict that names the rank and the line. A healthy job is right if its log is empty.
 """
 
@@ -33,8 +33,9 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 TRAIN: Final = ROOT / "clinic" / "jobs" / "train.py"
 BEGIN: Final = 200
 RANK: Final = 1
-HANGS: Final = 75
-"""Seconds that a job may hang until it is killed."""
+STEP_SECONDS: Final = 0.2
+MOST_WAITED: Final = 600
+"""Seconds until a job is ended whose log lacks what was planted."""
 LONGEST: Final = 1800
 
 
@@ -72,7 +73,7 @@ def has_hang(messages: list[dict[str, Any]]) -> bool:
 
 KINDS: Final = {
     "slow": Kind(("--slow", f"{RANK}:2", "--begin", f"{BEGIN}"), has_finding(f"rank {RANK} ", "slow device")),
-    "data": Kind(("--far-disk", f"{RANK}:60", "--begin", f"{BEGIN}"), has_finding(f"rank {RANK}", "data")),
+    "data": Kind(("--far-disk", f"{RANK}:100", "--begin", f"{BEGIN}"), has_finding(f"rank {RANK}", "data")),
     "hang": Kind(("--hang", f"{RANK}:{BEGIN}"), has_hang),
     "healthy": Kind((), lambda messages: not messages),
 }
@@ -80,11 +81,19 @@ KINDS: Final = {
 
 def run_job(kind: str, number: int, folder: Path, minutes: float) -> Outcome:
     run = folder / f"{kind}-{number}"
-    seconds = 60 * minutes if kind == "healthy" else 90
-    steps = round(seconds / 0.1)
+    is_healthy = kind == "healthy"
+    steps = round(60 * minutes / STEP_SECONDS) if is_healthy else 100 * BEGIN  # it is ended when its log is complete
     words = [sys.executable, "-m", "lostflops", "run", "-o", run, "--fleet", folder / "fleet", "--label", f"job={kind}"]
-    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", 4, "--master-port", free_port()]
-    words += ["--", *launch, TRAIN, "--steps", steps, *KINDS[kind].flags]
+    launch = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--nproc-per-node",
+        2 if is_healthy else 4,
+        "--master-port",
+        free_port(),
+    ]
+    words += ["--", *launch, TRAIN, "--steps", steps, "--sample-ms", 8, *KINDS[kind].flags]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
     began = time.time()
     with (folder / f"{run.name}.log").open("wb") as log:
@@ -92,7 +101,9 @@ def run_job(kind: str, number: int, folder: Path, minutes: float) -> Outcome:
             list(map(str, words)), env=environment, stdout=log, stderr=log, start_new_session=True
         )
         try:
-            wait_for(process, run, is_hanging=kind == "hang")
+            if not is_healthy:
+                wait_for_message(process, run, "hang" if kind == "hang" else "finding")
+            process.wait(LONGEST)
         finally:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
@@ -108,15 +119,14 @@ def run_job(kind: str, number: int, folder: Path, minutes: float) -> Outcome:
     )
 
 
-def wait_for(process: subprocess.Popen[bytes], run: Path, *, is_hanging: bool) -> None:
-    """Wait for the end of a job; a hanging one is told to end after a while, as a watchdog would."""
-    if is_hanging:
-        until = time.monotonic() + LONGEST
-        while not list((run / "capture").glob("flight_rank_*")) and time.monotonic() < until:
-            time.sleep(0.5)
-        time.sleep(HANGS)
-        process.send_signal(signal.SIGTERM)
-    process.wait(LONGEST)
+def wait_for_message(process: subprocess.Popen[bytes], run: Path, kind: str) -> None:
+    """Wait until the log of the job has a message of this kind, and end the job."""
+    until = time.monotonic() + MOST_WAITED
+    while process.poll() is None and time.monotonic() < until:
+        if any(message["kind"] == kind for message in read_log(run)):
+            break
+        time.sleep(1)
+    process.send_signal(signal.SIGTERM)
 
 
 def read_log(run: Path) -> list[dict[str, Any]]:
@@ -149,13 +159,14 @@ def main() -> None:
     parser.add_argument("--repetitions", type=int, default=10, help="of each planted anomaly")
     parser.add_argument("--healthy", type=int, default=17, help="number of healthy jobs")
     parser.add_argument("--minutes", type=float, default=7, help="of training of a healthy job")
+    parser.add_argument("--only", nargs="+", choices=list(KINDS))
     parser.add_argument("--at-once", type=int, default=3)
     parser.add_argument("--folder", type=Path, help="where runs stay; by default they are removed")
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
+    kinds = asked.only or list(KINDS)
     planted = [(kind, number) for number in range(asked.repetitions) for kind in KINDS if kind != "healthy"]
-    jobs = planted + [("healthy", number) for number in range(asked.healthy)]
-    jobs.sort(key=lambda job: job[1])
+    jobs = [job for job in planted + [("healthy", number) for number in range(asked.healthy)] if job[0] in kinds]
     with tempfile.TemporaryDirectory() as made:
         folder = asked.folder or Path(made)
         folder.mkdir(parents=True, exist_ok=True)
