@@ -4,8 +4,8 @@
 
 Gloo jobs run under `lostflops run` with its defaults, several at once, and are added to one fleet. From step 200 on,
 one of four ranks computes twice as long, or its loader starves, or it waits for ever for a lock. Others have two ranks
-and stay healthy. A job is right if its log has what was planted: a window whose first finding names the rank and the cause, or a
-verdict that names the rank and the line. A healthy job is right if its log is empty.
+and stay healthy. A job is right if its log has what was planted: a window whose first finding names the rank and the
+cause, or a verdict that names the rank and the line. A healthy job is right if its log is empty.
 """
 
 from __future__ import annotations
