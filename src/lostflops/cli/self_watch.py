@@ -49,7 +49,7 @@ _PROGRAM: Final = (
     "import os, sys; os.nice(10); sys.path.insert(0, sys.argv[1])\n"
     "from lostflops.cli.self_watch import main; main(sys.argv[2:])"
 )
-"""Program of the process. It lowers its priority first; on a busy machine it must still notice a hang within seconds."""
+"""Program of the process. It lowers its priority first, but must notice a hang in seconds on a busy machine too."""
 
 
 def check_webhook(url: str) -> str:
