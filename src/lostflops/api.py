@@ -520,10 +520,13 @@ def ask_fleet(
     return answer_fleet(open_fleet(place, _summarise_counted(progress)), scope, by)
 
 
-def add_to_fleet(place: Place, runs: Sequence[Place], *, progress: Progress | None = None) -> Result:
+def add_to_fleet(
+    place: Place, runs: Sequence[Place], *, seconds: float = 300.0, progress: Progress | None = None
+) -> Result:
     """Add the summaries of runs to a fleet in one commit; a run that is there already is replaced.
 
-    If some of several runs cannot be read, the others are added before the error.
+    If some of several runs cannot be read, the others are added before the error. If other writers keep the fleet busy
+    for about `seconds`, RunBusy is raised.
     """
     import duckdb
 
@@ -543,7 +546,7 @@ def add_to_fleet(place: Place, runs: Sequence[Place], *, progress: Progress | No
             if len(runs) == 1:
                 raise
             unread.append(f"{path}: {error}")
-    count = add_runs(place, made)
+    count = add_runs(place, made, seconds)
     if unread:
         raise RunError(f"{len(unread)} of {len(runs)} runs were not added to {place}. {' '.join(unread)}")
     counted = Pairs("added", "", (Pair("place", str(place), "", "Fleet"), Pair("runs", count, "count", "Runs")))

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from lostflops.fleet.change_points import (
     find_breaks,
     weigh_runs,
 )
-from lostflops.fleet.robust import Floats
+from lostflops.fleet.robust import Floats, Ints
 from lostflops.fleet.step_noise import FLOOR, OWN_NOISE, StepNoise, fit_step_noise
 from lostflops.fleet.step_times import SeriesOfSteps, StepTime, list_series
 
@@ -96,6 +96,16 @@ class JobHistory:
     """By how much it is longer now than at its best level."""
 
 
+class _SeriesTable(NamedTuple):
+    """Some series as rows, and how many values of each are valid."""
+
+    places: list[int]
+    """Of each row among all series."""
+    values: Floats
+    errors: Floats
+    lengths: Ints
+
+
 def find_regressions(times: Iterable[StepTime]) -> tuple[JobHistory, ...]:
     """Find changes of all jobs: first those that are slower now than before, by how much, then the others."""
     series = list_series(times)
@@ -110,11 +120,29 @@ def find_regressions(times: Iterable[StepTime]) -> tuple[JobHistory, ...]:
 
 def _find_all_breaks(series: Sequence[SeriesOfSteps]) -> tuple[list[list[Break]], StepNoise]:
     """Find the changes of series that are long enough, and their noise."""
-    lengths = np.array([len(one.runs) for one in series])
-    values, errors = (_pad([getattr(one, name) for one in series]) for name in ("values", "errors"))
-    breaks = find_breaks(values, errors, lengths, OWN_NOISE)
-    noise = fit_step_noise(_remove_breaks(values, breaks), lengths)
-    return find_breaks(values, errors, lengths, noise), noise
+    tables = _tabulate_by_length(series)
+    calm = []
+    for table in tables:
+        breaks = find_breaks(table.values, table.errors, table.lengths, OWN_NOISE)
+        calm.append((_remove_breaks(table, breaks), table.lengths))
+    noise = fit_step_noise(calm)
+    found: dict[int, list[Break]] = {}
+    for table in tables:
+        found.update(zip(table.places, find_breaks(table.values, table.errors, table.lengths, noise), strict=True))
+    return [found[place] for place in range(len(series))], noise
+
+
+def _tabulate_by_length(series: Sequence[SeriesOfSteps]) -> list[_SeriesTable]:
+    """Make tables of series of similar length: in one table, each would take the memory and time of the longest."""
+    places: dict[int, list[int]] = {}
+    for place, one in enumerate(series):
+        places.setdefault(len(one.runs).bit_length(), []).append(place)
+    return [_tabulate_series(series, some) for some in places.values()]
+
+
+def _tabulate_series(series: Sequence[SeriesOfSteps], places: list[int]) -> _SeriesTable:
+    values, errors = (_pad([getattr(series[place], name) for place in places]) for name in ("values", "errors"))
+    return _SeriesTable(places, values, errors, np.array([len(series[place].runs) for place in places]))
 
 
 def _pad(rows: Sequence[Floats]) -> Floats:
@@ -123,11 +151,11 @@ def _pad(rows: Sequence[Floats]) -> Floats:
     return np.stack([np.pad(row, (0, longest - len(row)), mode="edge") for row in rows])
 
 
-def _remove_breaks(values: Floats, breaks: Sequence[Sequence[Break]]) -> Floats:
+def _remove_breaks(table: _SeriesTable, breaks: Sequence[Sequence[Break]]) -> Floats:
     """Subtract the median of each level, so that what is left is noise."""
-    values = values.copy()
+    values = table.values.copy()
     for row, found in enumerate(breaks):
-        for first, stop in pairwise([0, *(change.first for change in found), values.shape[1]]):
+        for first, stop in pairwise([0, *(change.first for change in found), table.lengths[row]]):
             values[row, first:stop] -= np.median(values[row, first:stop])
     return values
 

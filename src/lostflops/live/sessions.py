@@ -15,6 +15,8 @@ from lostflops.core.limits import LARGEST_WORLD, is_rank
 
 EDGES_ONLY: Final = 2
 """Level of a collector over budget from which on it does not record phases, so the wait for data is unknown."""
+OFF: Final = 3
+"""Level of a collector over budget from which on it records no steps."""
 UNREADABLE: Final = (AttributeError, IndexError, KeyError, TypeError, ValueError)
 """Errors of a record that lacks what its kind must have: another version wrote it. It is counted and left out."""
 MOST_ENQUEUES: Final = 1000
@@ -76,6 +78,8 @@ class LiveSession:
     start: int
     device_name: str | None
     pid: int = 0
+    device_memory: int | None = None
+    """Total memory of the rank's device in bytes; None without a device, or if it is not recorded."""
     heard: float = 0.0
     """When it last reported anything, by the watcher's clock in seconds."""
     last_step: int = -1
@@ -94,6 +98,11 @@ class LiveSession:
     enqueues: deque[Enqueue] = field(default_factory=lambda: deque(maxlen=MOST_ENQUEUES))
     notes: dict[str, tuple[int, str]] = field(default_factory=dict)
 
+    @property
+    def is_done(self) -> bool:
+        """Whether it reports no more steps: it ended, or records nothing because it was over its budget."""
+        return self.is_ended or self.level >= OFF
+
     @classmethod
     def of(cls, record: dict[str, Any]) -> LiveSession:
         rank, world_size, device_name = _whole(record["rank"]), _whole(record["world_size"]), record.get("device_name")
@@ -107,6 +116,7 @@ class LiveSession:
             start=_whole(record["wall"]),
             device_name=device_name if isinstance(device_name, str) else None,
             pid=_whole(record.get("pid") or 0),
+            device_memory=_whole_or_none(record.get("device_memory")),
         )
 
     def take(self, record: dict[str, Any], now: float) -> None:
@@ -160,6 +170,8 @@ class Attempt:
 
     number: int
     world_size: int
+    start: int
+    """When its first process began to record, by the clock of that process's host, in ns."""
     sessions: dict[int, LiveSession] = field(default_factory=dict)
     pending: dict[int, dict[int, LiveStep]] = field(default_factory=dict)
     first_heard: dict[int, float] = field(default_factory=dict)
@@ -213,4 +225,7 @@ def join(attempts: list[Attempt], new: Iterable[LiveSession]) -> None:
 
 
 def _begin(attempts: list[Attempt], session: LiveSession) -> None:
-    attempts.append(Attempt(number=len(attempts), world_size=session.world_size, sessions={session.rank: session}))
+    sessions = {session.rank: session}
+    attempts.append(
+        Attempt(number=len(attempts), world_size=session.world_size, start=session.start, sessions=sessions)
+    )

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 EXAMPLE = "lostflops run -- torchrun --nproc-per-node 8 train.py"
 CONTEXT = {"allow_interspersed_args": False}
 _DEFAULT = "lostflops-run"
+_FLEET_SECONDS = 30.0
+"""Longest time that the end of a job waits for a busy fleet."""
 
 
 def run(
@@ -178,7 +180,7 @@ def _add_to_fleet(fleet: str, run: Path, status: int) -> None:
 
     try:
         with watch_memory(lambda error: _end_by_force(status, explain(error))):
-            add_to_fleet(fleet, [run])
+            add_to_fleet(fleet, [run], seconds=_FLEET_SECONDS)
     except Exception as error:  # noqa: BLE001 - the exit code stays that of the command
         tell(explain(error))
 
