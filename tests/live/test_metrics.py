@@ -85,7 +85,7 @@ def test_host_names_cannot_break_the_format() -> None:
 
 def test_only_numbers_ranks_and_hosts_are_exported(tmp_path: Path) -> None:
     labels = {key for samples in collect(board_of(tmp_path), None).values() for labels, _ in samples for key in labels}
-    assert {name for name, _ in labels} == {"host", "rank"}
+    assert {name for name, _ in labels} == {"host", "kind", "rank"}
 
 
 def test_the_file_is_replaced_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,11 +6,13 @@ enough: then the line names the ranks that are missing, which are not waited for
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, Final
 
+from lostflops.account.facts.changes import ChangeFinder, ComparedStep, JobChange
 from lostflops.collect.capture import Frame
 from lostflops.live.lateness import Latecomer, LiveLateness
 from lostflops.live.notices import (
@@ -20,6 +22,7 @@ from lostflops.live.notices import (
     less_is_recorded,
     ranks_are_back,
     ranks_are_silent,
+    report_change,
     report_stall,
 )
 from lostflops.live.sessions import UNREADABLE, Attempt, LiveSession, LiveStep, join
@@ -51,6 +54,8 @@ class StepLine:
     """Sum over ranks; None unless every rank reported its part."""
     tokens: int | None
     """Sum over ranks; None unless every rank reported its part."""
+    longest_wait: int | None
+    """Time that the rank which waited longest for data waited, in ns; None if `data_share` is."""
     peak_memory: int | None
     ranks: int
     missing: tuple[int, ...]
@@ -74,6 +79,11 @@ class Board:
     newest: StepLine | None = None
     latest: dict[int, tuple[int, LiveStep]] = field(default_factory=dict)
     """The last step of each rank of the current attempt."""
+    changes: list[JobChange] = field(default_factory=list)
+    """Changes for the worse in the current attempt."""
+    anomalies: Counter[str] = field(default_factory=Counter)
+    """Changes and stalls of all attempts, by kind."""
+    _finder: ChangeFinder = field(default_factory=ChangeFinder)
     _sessions: dict[str, LiveSession] = field(default_factory=dict)
     _new: list[LiveSession] = field(default_factory=list)
     _lateness: LiveLateness = field(default_factory=LiveLateness)
@@ -130,7 +140,8 @@ class Board:
         self._new.clear()
         for attempt in self.attempts[max(known - 1, 0) :]:
             if attempt.number >= known:
-                self._lateness = LiveLateness()
+                self._lateness, self._finder = LiveLateness(), ChangeFinder()
+                self.changes.clear()
                 self.latest.clear()
                 self._levels.clear()
                 attempt.begun = now
@@ -182,6 +193,29 @@ class Board:
             self.newest = self._line(attempt, number, steps)
             self.totals.add(self.newest)
             yield self.newest
+            if notice := self._compare(self.newest):
+                yield notice
+
+    def _compare(self, line: StepLine) -> Notice | None:
+        """Return a notice if the step completes a change for the worse."""
+        if line.missing or line.marks:
+            return None
+        late = line.latecomer
+        change = self._finder.take(
+            ComparedStep(
+                step=line.step,
+                time=line.time,
+                data=line.longest_wait,
+                memory=line.peak_memory,
+                work=line.tokens or line.samples,
+                late=(late.rank, late.lateness) if late else None,
+            )
+        )
+        if change is None:
+            return None
+        self.changes.append(change)
+        self.anomalies[change.kind] += 1
+        return report_change(line.attempt, change)
 
     def _line(self, attempt: Attempt, number: int, steps: dict[int, LiveStep]) -> StepLine:
         times = {rank: step.time for rank, step in steps.items()}
@@ -197,6 +231,7 @@ class Board:
             data_share=_data_share(list(steps.values())),
             samples=_sum([step.samples for step in steps.values()]) if is_all else None,
             tokens=_sum([step.tokens for step in steps.values()]) if is_all else None,
+            longest_wait=_longest_wait(list(steps.values())),
             peak_memory=max(memory, default=None),
             ranks=len(steps),
             missing=() if is_all else tuple(rank for rank in range(attempt.world_size) if rank not in steps),
@@ -216,6 +251,8 @@ class Board:
             return
         settled = attempt.progress + max(_SETTLED, _SETTLED_FACTOR * usual)
         notice = report_stall(attempt, quiet, self._lateness.heads if _are_read_since(attempt, settled) else {})
+        if self._blamed is None:
+            self.anomalies["hang"] += 1
         if self._blamed is None or (notice.ranks and not self._blamed):
             self._blamed = notice.ranks
             yield notice
@@ -250,6 +287,11 @@ def _are_read_since(attempt: Attempt, settled: float) -> bool:
 def _data_share(steps: list[LiveStep]) -> float | None:
     waited = _sum([step.data for step in steps])
     return None if waited is None else waited / (sum(step.time for step in steps) or 1)
+
+
+def _longest_wait(steps: list[LiveStep]) -> int | None:
+    waits = [step.data for step in steps if step.data is not None]
+    return max(waits) if len(waits) == len(steps) else None
 
 
 def _sum(values: list[int | None]) -> int | None:

@@ -40,10 +40,14 @@ _MFU = Metric("lostflops_mfu_ratio", "Model FLOPs of the last step as a fraction
 _RANKS = Metric("lostflops_ranks", "Number of ranks in the current attempt.", "1")
 _ATTEMPT = Metric("lostflops_attempt", "Number of the current attempt, from 0.", "1")
 _DROPPED = Metric("lostflops_dropped_records_total", "Records lost by collectors.", "1", "counter")
+_ANOMALIES = Metric(
+    "lostflops_anomalies_total", "Times that the job became slower or hung, or its memory grew.", "1", "counter"
+)
+KINDS: Final = ("slower", "late_rank", "data", "memory", "hang")
 
 METRICS: Final = (
     *(_STEP, _SECONDS, _DATA, _MEMORY, _LATENESS, _MISSING),
-    *(_JOB_SECONDS, _JOB_MEDIAN, _SAMPLES, _TOKENS, _MFU, _RANKS, _ATTEMPT, _DROPPED),
+    *(_JOB_SECONDS, _JOB_MEDIAN, _SAMPLES, _TOKENS, _MFU, _RANKS, _ATTEMPT, _DROPPED, _ANOMALIES),
 )
 
 
@@ -85,6 +89,8 @@ def _of_job(board: Board, mfu: float | None) -> Iterator[tuple[Metric, Labels, f
     yield _RANKS, (), attempt.world_size
     yield _ATTEMPT, (), attempt.number
     yield _DROPPED, (), sum(session.dropped for session in board.sessions)
+    for kind in KINDS:
+        yield _ANOMALIES, (("kind", kind),), board.anomalies[kind]
     if line is not None and line.attempt == attempt.number:
         yield _JOB_SECONDS, (), line.time / 1e9
         yield _JOB_MEDIAN, (), line.median / 1e9

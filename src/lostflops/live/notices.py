@@ -6,11 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from lostflops.core.units import format_ns, pluralise
+from lostflops.account.facts.changes import JobChange
+from lostflops.core.units import format_bytes, format_ns, format_percent, pluralise
 from lostflops.live.sessions import Attempt
 from lostflops.live.stall import Heads, behind
 
-NoticeKind = Literal["attempt", "ended", "silent", "back", "stall", "overhead"]
+NoticeKind = Literal["attempt", "ended", "silent", "back", "stall", "overhead", "change"]
 LEVELS: Final = ("everything", "no collectives and no stacks", "only step boundaries", "nothing")
 _MOST_NAMED: Final = 8
 
@@ -73,6 +74,25 @@ def report_stall(attempt: Attempt, quiet: float, heads: Heads) -> Notice:
     has = "has" if len(found.ranks) == 1 else "have"
     who = f"{name_ranks(found.ranks)} {has} not reached {found.op} {found.seq} of group {found.group}; {others}."
     return Notice("stall", attempt.number, found.ranks, f"{text}: {who}")
+
+
+def report_change(attempt: int, change: JobChange) -> Notice:
+    ranks = () if change.rank is None else (change.rank,)
+    return Notice("change", attempt, ranks, describe_change(change))
+
+
+def describe_change(change: JobChange) -> str:
+    """Return a sentence about what became worse, since when, and by how much."""
+    since, rise = f"Since about step {change.step}", format_percent(change.rise)
+    if change.kind == "memory":
+        sizes = f"{format_bytes(round(change.after))}, from {format_bytes(round(change.before))}"
+        return f"{since}, memory has kept growing, by {rise} so far: {sizes}."
+    times = f"{format_ns(round(change.after))} instead of {format_ns(round(change.before))}"
+    cause = {
+        "late_rank": f"; rank {change.rank} is the last to enqueue collectives",
+        "data": "; most of this is waiting for data",
+    }.get(change.kind, "")
+    return f"{since}, steps take {rise} longer: {times}{cause}."
 
 
 def less_is_recorded(attempt: Attempt, known: dict[int, int]) -> Notice | None:
