@@ -735,7 +735,7 @@ def doctor(
     *,
     python: str | None = None,
     cluster: bool = False,
-    seconds: float = 60,
+    seconds: float | None = None,
     device: str | None = None,
     topology: Place | None = None,
 ) -> Result:
@@ -743,10 +743,12 @@ def doctor(
 
     With `cluster`, measure all ranks of the job that this process is a rank of, and return whether they are healthy:
     every rank calls it, before its own process group exists, and every rank gets the result. Then `run` is the folder
-    that the job writes to. With a `topology`, collectives are compared with NCCL's model.
+    that the job writes to. It ends after at most `seconds` (60 if None). With a `topology`, collectives are compared
+    with NCCL's model.
     """
+    _check_doctor_options(python, cluster=cluster, seconds=seconds, device=device, topology=topology)
     if cluster:
-        return _doctor_cluster(Path(run or ""), seconds, device, topology)
+        return _doctor_cluster(Path(run or ""), 60 if seconds is None else seconds, device, topology)
     import os
     import sys
 
@@ -762,6 +764,20 @@ def doctor(
     if run is not None and (Path(run) / FOLDER).is_dir():
         checks += capture_checks(Path(run) / FOLDER)
     return result(checks)
+
+
+def _check_doctor_options(python: str | None, *, cluster: bool, **of_cluster: object) -> None:
+    """Refuse an option that the chosen check would ignore."""
+    from lostflops.core.errors import UsageError
+
+    if cluster:
+        if python is not None:
+            raise UsageError("--python is not for --cluster, where each rank uses the Python that it was started with")
+        return
+    given = [f"--{name}" for name, value in of_cluster.items() if value is not None]
+    if given:
+        others = "leave it out" if len(given) == 1 else "leave them out"
+        raise UsageError(f"only --cluster has {' and '.join(given)}: add --cluster, or {others}")
 
 
 def _doctor_cluster(folder: Path, seconds: float, device: str | None, topology: Place | None) -> Result:

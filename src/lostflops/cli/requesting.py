@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 from typing import Final
 
+from lostflops.cli.output import command
 from lostflops.collect.capture import WindowRequest, request_file
 from lostflops.core.errors import UsageError
 from lostflops.live.standing import Standing, first_step, standings
@@ -16,11 +17,13 @@ _MOST_TRIES: Final = 100
 def running_ranks(capture: Path) -> dict[int, Standing]:
     """Return where the ranks are that train; raise UsageError if none do."""
     if not capture.is_dir():
-        raise UsageError(f"{capture.parent} has no capture; start the job with lostflops run --out {capture.parent}")
+        raise UsageError(
+            f"{capture.parent} has no capture; start the job with {command('run', '--out', capture.parent)}"
+        )
     found = standings(capture)
     alive = {rank: state for rank, state in found.items() if not state.has_ended}
     if found and not alive:
-        raise UsageError(f"the job in {capture.parent} has ended; see lostflops report {capture.parent}")
+        raise UsageError(f"the job in {capture.parent} has ended; see {command('report', capture.parent)}")
     if not any(state.step >= 0 for state in alive.values()):
         raise UsageError(f"no rank has finished a step in {capture.parent}; try again in a moment")
     return {rank: state for rank, state in alive.items() if state.step >= 0}

@@ -231,8 +231,11 @@ class Recorder:
     def abandon(self) -> None:
         """Stop recording in a forked child: a recording belongs to the parent alone.
 
-        If the parent did not train yet, the child may still record itself.
+        If the parent did not train yet, the child may still record itself. Locks are new: the thread that held one at
+        the fork does not exist here, and would never free it.
         """
+        self._hook_guard = threading.Lock()
+        self.captures.forget()
         if self._is_thread_known:
             if self.windows is not None:
                 self.windows.abandon()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -71,14 +72,14 @@ def find_kind(place: str | Place) -> TableKind | RunFolder:
     if (folder / RUN_FILE).exists():
         raise UsageError(
             f"{folder} is one run, not a fleet. Name the folder that contains its runs, or add the run to a fleet: "
-            f"lostflops fleet add PLACE {folder}"
+            f"lostflops fleet add PLACE {shlex.quote(str(folder))}"
         )
     if runs := list_runs(folder):
         return RunFolder(folder, runs)
     problem = "has no runs" if folder.is_dir() else "is not a folder"
     raise UsageError(
         f"{folder} {problem}, so it is not a fleet. Name a folder that contains runs, or make a fleet of some: "
-        f"lostflops fleet add {folder} RUN..."
+        f"lostflops fleet add {shlex.quote(str(folder))} RUN..."
     )
 
 

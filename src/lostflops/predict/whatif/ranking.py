@@ -47,7 +47,8 @@ class _Tried:
         step = round(found.predicted), round(found.low), round(found.high)
         kind = one.change.is_bound, one.change.is_hardware
         told = found.text, one.change.name, found.saving, found.saving_interval, step, found.work, *kind
-        return cls(*told, one.change.cost, one.change.how(one.value), one.edited.notes, one.edited.extra, _peak(found))
+        cost, how = one.change.cost_of(one.value), one.change.how(one.value)
+        return cls(*told, cost, how, one.edited.notes, one.edited.extra, _peak(found))
 
     @property
     def each(self) -> int:

@@ -94,9 +94,13 @@ def _verdict(found: WhatIfAnswer) -> str:
     if found.work > 1:
         steps += f" for the work of {found.work} recorded steps"
     low, high = (format_share(share) for share in found.saving_interval)
+    if found.is_bound and found.saving_interval[0] <= 0:
+        most = format_share(max(found.saving_interval[1], 0.0))
+        return f"{guess}{found.text} saves at most {most} of the step and may save nothing (90% interval): {steps}."
     if not found.is_clear:
         return f"{guess}The effect of {found.text} may be zero: {low} to {high} of the step (90% interval), {steps}."
-    verb, share = ("saves", found.saving) if found.saving > 0 else ("costs", -found.saving)
+    saves = "saves at most" if found.is_bound else "saves"
+    verb, share = (saves, found.saving) if found.saving > 0 else ("costs", -found.saving)
     if found.saving < 0:
         low, high = (format_share(-share) for share in reversed(found.saving_interval))
     return f"{guess}{found.text} {verb} {format_share(share)} of the step (90% interval {low} to {high}): {steps}."
@@ -123,7 +127,14 @@ def _changes(found: WhatIfAnswer) -> Table:
         Field("doubt", "share", shown=False),
     )
     rows = tuple(
-        (one.change.name, one.value, one.change.how(one.value), one.change.cost, round(one.moved), one.edited.doubt)
+        (
+            one.change.name,
+            one.value,
+            one.change.how(one.value),
+            one.change.cost_of(one.value),
+            round(one.moved),
+            one.edited.doubt,
+        )
         for one in found.applied
     )
     more = tuple({"notes": list(one.edited.notes), "extra": dict(one.edited.extra)} for one in found.applied)
