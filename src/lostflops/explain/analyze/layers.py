@@ -124,7 +124,7 @@ def _verdict(units: dict[Key, _Sums], others: dict[Key, _Sums], exposed: int) ->
     if not known:
         return (
             f"The {format_ns(exposed)} of exposed communication has no layer: the trace names neither FSDP units nor "
-            "modules. `lostflops run` records modules unless --with leaves them out; a synthetic run has none."
+            "modules. `lostflops run` records modules unless --with leaves them out; synthetic runs name no modules."
         )
     own = sum(sums.exposed for sums in known.values())
     part = f"{format_ns(own)} ({format_share(own / exposed)}) of the" if own < exposed else "All"
