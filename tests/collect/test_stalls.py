@@ -64,7 +64,7 @@ class Rank:
 
 def test_a_rank_looks_after_eight_seconds_and_then_ever_more_rarely(tmp_path: Path) -> None:
     rank = Rank(tmp_path)
-    stalls = Stalls(rank)  # type: ignore[arg-type]
+    stalls = Stalls(rank)
     looks = []
     for second in range(70):
         rank.begin_step(5, ago=second * 1000 * MS)
@@ -74,7 +74,7 @@ def test_a_rank_looks_after_eight_seconds_and_then_ever_more_rarely(tmp_path: Pa
 
 def test_long_steps_are_no_stall_until_three_times_as_long(tmp_path: Path) -> None:
     rank = Rank(tmp_path)
-    stalls = Stalls(rank)  # type: ignore[arg-type]
+    stalls = Stalls(rank)
     stalls.step_ended(20_000 * MS)
     rank.begin_step(1, ago=59_000 * MS)
     assert not stalls.is_due()
@@ -84,7 +84,7 @@ def test_long_steps_are_no_stall_until_three_times_as_long(tmp_path: Path) -> No
 
 def test_what_was_written_is_taken_back_when_the_step_ends(tmp_path: Path) -> None:
     rank = Rank(tmp_path)
-    stalls = Stalls(rank)  # type: ignore[arg-type]
+    stalls = Stalls(rank)
     stalls.record(threading.get_ident())
     assert rank.put_values[0]["stack"][-1].startswith("Stalls.record ")
     assert "test_stalls.py" in rank.put_values[0]["stack"][-2]
@@ -98,13 +98,13 @@ def test_what_was_written_is_taken_back_when_the_step_ends(tmp_path: Path) -> No
 def test_the_dump_of_an_earlier_attempt_is_removed(tmp_path: Path) -> None:
     flight_file(tmp_path, 3).write_bytes(b"old")
     flight_file(tmp_path, 4).write_bytes(b"of another rank")
-    Stalls(Rank(tmp_path))  # type: ignore[arg-type]
+    Stalls(Rank(tmp_path))
     assert [path.name for path in tmp_path.iterdir()] == ["flight_rank_4"]
 
 
 def test_a_program_that_ends_by_itself_takes_it_back_and_one_that_fails_does_not(tmp_path: Path) -> None:
     for fails in (True, False):
-        stalls = Stalls(Rank(tmp_path))  # type: ignore[arg-type]
+        stalls = Stalls(Rank(tmp_path))
         stalls.record(threading.get_ident())
         if fails:
             with suppress(RuntimeError):
@@ -120,7 +120,7 @@ def test_a_program_that_ends_by_itself_takes_it_back_and_one_that_fails_does_not
 def test_a_disk_that_is_full_stops_nothing(tmp_path: Path) -> None:
     """The collector counts the error; the stack is in the records all the same."""
     rank = Rank(tmp_path / "missing")
-    stalls = Stalls(rank)  # type: ignore[arg-type]
+    stalls = Stalls(rank)
     with suppress(OSError):
         stalls.record(threading.get_ident())
     assert rank.put_values[0]["stack"]

@@ -12,14 +12,11 @@ import time
 from collections import deque
 from contextlib import suppress
 from types import FrameType
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final
 
 from lostflops.collect.capture import flight_file
 from lostflops.collect.flight_ring import dump_ring
 from lostflops.collect.sampler import label
-
-if TYPE_CHECKING:
-    from lostflops.collect.recorder import Recorder
 
 KEY: Final = "stall"
 FIRST_LOOK: Final = 8_000_000_000
@@ -31,7 +28,7 @@ _DEEPEST: Final = 100
 class Stalls:
     """Looks at a training thread whose step does not end, after 8 s, 16 s, 32 s, ..."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: Any) -> None:
         self._recorder = recorder
         self._file = flight_file(recorder.settings.folder, recorder.rank)
         self._step, self._next_look = -1, FIRST_LOOK
