@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from lostflops.core.results import Block, Field, Figure, Result, Table
 from lostflops.core.units import format_percent, format_time, pluralise
 from lostflops.fleet.choose import ChosenRuns, FleetScope, Judgements, choose
-from lostflops.fleet.hours import NS_PER_HOUR, USEFUL, read_hours, tabulate_groups, tabulate_hours
+from lostflops.fleet.hours import NOT_DETAILED, NS_PER_HOUR, USEFUL, read_hours, tabulate_groups, tabulate_hours
 from lostflops.fleet.jobs import tabulate_fixes, tabulate_jobs
 from lostflops.fleet.regressions import JobHistory
 from lostflops.fleet.slow_hosts import SlowHosts
@@ -98,24 +98,36 @@ def _sentences(found: FleetFigures) -> Iterator[str]:
         f"{pluralise(found.runs, 'run')} of {pluralise(found.jobs, 'job')} used {format_hours(whole / NS_PER_HOUR)} "
         f"{unit}: {compute}."
     )
-    losses = [(line, ns / whole) for line, ns in hours.items() if line not in (USEFUL, "training") and whole]
+    losses = list_losses(hours)
     if losses:
         named = " and ".join(f"{line} ({format_percent(part)})" for line, part in losses[:_LARGEST])
         yield f"The largest losses are {named}."
-    if found.fixes.rows:
-        job, cause, _, saved, low, high, *_ = found.fixes.rows[0]
-        spread = f" ({_between(low, high)})" if low is not None and high is not None else ""
-        yield f"Fixing {cause} in job {job} would return most: {format_hours(float(saved or 0))} {unit}{spread}."
+    yield from describe_fix(found.fixes, unit)
     slow = found.hosts.slow
     if slow:
         named = ", ".join(f"{host.host} ({format_percent(host.slower)})" for host in slow[:_MOST_NAMED])
         more = f" and {len(slow) - _MOST_NAMED} more" if len(slow) > _MOST_NAMED else ""
         be = "is" if len(slow) == 1 else "are"
         yield f"{pluralise(len(slow), 'host')} {be} slow in job after job: {named}{more}."
-    yield from _describe_slower(found.changes)
+    yield from describe_slower(found.changes)
 
 
-def _describe_slower(changes: Table) -> Iterator[str]:
+def list_losses(hours: Mapping[str, float]) -> list[tuple[str, float]]:
+    """Return causes of lost time with their share of all hours, the largest first."""
+    whole = sum(hours.values())
+    return [(line, ns / whole) for line, ns in hours.items() if line not in (USEFUL, NOT_DETAILED) and whole]
+
+
+def describe_fix(fixes: Table, unit: str, *, names_job: bool = True) -> Iterator[str]:
+    """Say which fix would return most hours."""
+    if fixes.rows:
+        job, cause, _, saved, low, high, *_ = fixes.rows[0]
+        spread = f" ({_between(low, high)})" if low is not None and high is not None else ""
+        where = f" in job {job}" if names_job else ""
+        yield f"Fixing {cause}{where} would return most: {format_hours(float(saved or 0))} {unit}{spread}."
+
+
+def describe_slower(changes: Table) -> Iterator[str]:
     """Name the job that became slower by most, and how many others did."""
     slower = [row for row in changes.to_json() if row["is_now"] and row["slower"] > 0]
     if slower:

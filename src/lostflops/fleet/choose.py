@@ -45,7 +45,7 @@ _DROP_OTHERS: Final = f"""
     )"""
 _SERIES: Final = f"select distinct name, ranks, device from {CHOSEN}"
 _HOSTS: Final = f"""
-    select distinct host.host from (select unnest(hosts) as host from {_PEERS} join {CHOSEN} using (run))
+    select distinct host.host from (select unnest(hosts) as host from {_PEERS} where run in (select run from {CHOSEN}))
     where host.host is not null"""
 _LABELS: Final = f"select distinct entry.key from {CHOSEN}, unnest(map_entries(labels)) as t(entry) order by 1"
 _MOST_KEPT: Final = 16
@@ -62,17 +62,20 @@ class FleetScope:
     """Any day of the week in which the runs started."""
     host: str = ""
     status: JobStatus | None = None
+    run: str = ""
+    """Identity of a run."""
     labels: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def peers(self) -> FleetScope:
         """Return the scope of the runs by which jobs and hosts are judged."""
-        return replace(self, job="", host="", status=None)
+        return replace(self, job="", host="", run="", status=None)
 
     @property
     def key(self) -> Hashable:
         """Return what equal scopes share."""
-        return self.job, self.since, self.week, self.host, self.status, tuple(sorted(self.labels.items()))
+        labels = tuple(sorted(self.labels.items()))
+        return self.job, self.since, self.week, self.host, self.run, self.status, labels
 
     def condition(self) -> tuple[str, list[Any]]:
         """Return SQL and its values; a status is not a part of it."""
@@ -90,6 +93,9 @@ class FleetScope:
         for name, value in self.labels.items():
             terms.append("map_extract_value(labels, ?) = ?")
             values += [name, value]
+        if self.run:
+            terms.append("run = ?")
+            values.append(self.run)
         if self.host:
             terms.append(_HAS_HOST)
             values.append(self.host)
