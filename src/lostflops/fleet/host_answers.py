@@ -123,14 +123,19 @@ def _describe_host(name: str, verdict: HostVerdict | None, runs: Table) -> Itera
         if not verdict.until:
             yield "Replace it or take it out of the pool; lostflops doctor --cluster shows what is wrong with it."
     else:
-        yield (
-            f"Host {name} is not known to be slow: its ranks need {_describe_effect(verdict.slower)} than their peers "
-            f"({interval}: may be zero), seen in {seen}."
-        )
+        yield f"Host {name} is not slow as far as is known: {_describe_effect(verdict)}, seen in {seen}."
 
 
-def _describe_effect(slower: float) -> str:
-    return f"{format_percent(abs(slower))} {'more' if slower >= 0 else 'less'} time"
+def _describe_effect(verdict: HostVerdict) -> str:
+    """Describe how a host differs that is not called slow."""
+    if verdict.low <= 0 <= verdict.high:
+        return f"its ranks differ from their peers by {format_interval(verdict.low, verdict.high)}, which may be zero"
+    ends = sorted((abs(verdict.low), abs(verdict.high)))
+    word = "more" if verdict.slower > 0 else "less"
+    return (
+        f"its ranks need {format_percent(abs(verdict.slower))} {word} time than their peers "
+        f"(90% interval {format_interval(*ends)}), as healthy hosts differ too"
+    )
 
 
 def _tabulate_hosts(found: SlowHosts) -> Table:

@@ -16,6 +16,8 @@ from lostflops.fleet.jobs import tabulate_fixes, tabulate_jobs
 if TYPE_CHECKING:
     from lostflops.fleet.place import Fleet
 
+_EQUAL: Final = 1.005
+"""Steps that differ by less than this factor are called equally long."""
 _SMALL: Final = 0.005
 """Shares of hours that differ by less than this are called equal."""
 
@@ -72,13 +74,10 @@ def _read_job(fleet: Fleet, scope: FleetScope, judged: Judgements | None) -> Job
 def _sentences(first: JobFigures, second: JobFigures) -> Iterator[str]:
     steps = [figures.rows[0]["step_ns"] for figures in (first, second)]
     if all(steps):
-        ratio = steps[0] / steps[1]
-        slow, fast, times = (first, second, ratio) if ratio >= 1 else (second, first, 1 / ratio)
-        comparison = (
-            f"{times:.2f}x as long as a step of {fast.job}" if times >= 1.005 else f"as long as one of {fast.job}"
-        )
-        ends = " and ".join(format_ns(step) for step in steps)
-        yield f"A step of {slow.job} takes {comparison} ({ends} in the newest runs)."
+        slow, fast = (first, second) if steps[0] >= steps[1] else (second, first)
+        times = max(steps) / min(steps)
+        length = f"{times:.2f}x as long as a step of {fast.job}" if times >= _EQUAL else f"as long as one of {fast.job}"
+        yield f"A step of {slow.job} takes {length} ({format_ns(max(steps))} and {format_ns(min(steps))})."
     parts = [figures.shares for figures in (first, second)]
     if all(part.get(USEFUL) for part in parts):
         useful = [format_percent(part[USEFUL]) for part in parts]
@@ -123,11 +122,9 @@ def _tabulate_shares(first: JobFigures, second: JobFigures) -> Table:
     """Return the shares of hours by cause, the largest difference first."""
     parts = [job.shares for job in (first, second)]
     lines = {*parts[0], *parts[1]}
-    rows = [
-        (line, *(part.get(line, 0.0) for part in parts), parts[0].get(line, 0.0) - parts[1].get(line, 0.0))
-        for line in lines
-    ]
-    rows.sort(key=lambda row: (-abs(row[3]), row[0]))
+    pairs = [(line, parts[0].get(line, 0.0), parts[1].get(line, 0.0)) for line in lines]
+    pairs.sort(key=lambda pair: (-abs(pair[1] - pair[2]), pair[0]))
+    rows = tuple((line, share, other, share - other, describe_line(line)) for line, share, other in pairs)
     fields = (
         Field("cause"),
         Field("first", "share", first.job, has_bars=True),
@@ -135,7 +132,7 @@ def _tabulate_shares(first: JobFigures, second: JobFigures) -> Table:
         Field("difference", "share"),
         Field("what"),
     )
-    return Table("hours", "Where the hours went", fields, tuple((*row, describe_line(row[0])) for row in rows))
+    return Table("hours", "Where the hours went", fields, rows)
 
 
 def _tabulate_fixes(first: JobFigures, second: JobFigures) -> Iterator[Table]:

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from lostflops.fleet.place import Fleet
 
 _MINUTE: Final = len("2026-01-31 10:00")
-_FACTS: Final = f"select name, address, start, ranks, device, step_ns, mfu, commit, findings from {CHOSEN}"
+_COLUMNS: Final = ("name", "address", "start", "ranks", "device", "step_ns", "mfu", "commit", "findings")
+_FACTS: Final = f"select {', '.join(_COLUMNS)} from {CHOSEN}"
 
 
 def find_address(fleet: Fleet, run: str) -> str | None:
@@ -32,25 +33,24 @@ def answer_run(fleet: Fleet, run: str) -> Result:
     if find_address(fleet, run) is None:
         raise UsageError("this run is not in the fleet: it may have been removed, or added again after more was read")
     with choose(fleet, FleetScope(run=run), COLUMNS) as chosen:
-        name, address, start, ranks, device, step_ns, mfu, commit, findings = chosen.connection.execute(
-            _FACTS
-        ).fetchall()[0]
+        values = chosen.connection.execute(_FACTS).fetchall()[0]
+        row = dict(zip(_COLUMNS, values, strict=True))
         hours, unit = read_hours(chosen.connection), name_hours(chosen)
         return Result(
             name="fleet_run",
             title=f"Run {run}",
-            verdict=" ".join(
-                (
-                    f"This run of job {name} started on {format_time(start)[:_MINUTE]} on {pluralise(ranks, 'rank')} of "
-                    f"{device or 'CPU'}{f' at commit {commit}' if commit else ''}.",
-                    *_describe_use(hours, unit, step_ns, mfu),
-                )
-            ),
-            blocks=(*_tabulate_findings(findings), tabulate_hours(hours)),
+            verdict=" ".join((_describe_run(row), *_describe_use(hours, unit, row["step_ns"], row["mfu"]))),
+            blocks=(*_tabulate_findings(row["findings"]), tabulate_hours(hours)),
             notes=tuple(chosen.notes),
-            next_command=f"lostflops serve {shlex.quote(address)}",
-            more=(Figure("run", run), Figure("job", name), Figure("address", address)),
+            next_command=f"lostflops serve {shlex.quote(row['address'])}",
+            more=(Figure("run", run), Figure("job", row["name"]), Figure("address", row["address"])),
         )
+
+
+def _describe_run(row: dict[str, Any]) -> str:
+    where = f"{pluralise(row['ranks'], 'rank')} of {row['device'] or 'CPU'}"
+    commit = f" at commit {row['commit']}" if row["commit"] else ""
+    return f"This run of job {row['name']} started on {format_time(row['start'])[:_MINUTE]} on {where}{commit}."
 
 
 def _describe_use(hours: dict[str, float], unit: str, step_ns: float | None, mfu: float | None) -> Iterator[str]:
