@@ -57,6 +57,8 @@ class FleetScope:
 
     job: str = ""
     """Name of the job, in which `ANY` is any letters."""
+    is_pattern: bool = True
+    """If false, the name of the job is meant as it is."""
     since: date | None = None
     week: date | None = None
     """Any day of the week in which the runs started."""
@@ -69,20 +71,21 @@ class FleetScope:
     @property
     def peers(self) -> FleetScope:
         """Return the scope of the runs by which jobs and hosts are judged."""
-        return replace(self, job="", host="", run="", status=None)
+        return replace(self, job="", is_pattern=True, host="", run="", status=None)
 
     @property
     def key(self) -> Hashable:
         """Return what equal scopes share."""
         labels = tuple(sorted(self.labels.items()))
-        return self.job, self.since, self.week, self.host, self.run, self.status, labels
+        return self.job, self.is_pattern, self.since, self.week, self.host, self.run, self.status, labels
 
     def condition(self) -> tuple[str, list[Any]]:
         """Return SQL and its values; a status is not a part of it."""
         terms, values = ["true"], list[Any]()
         if self.job:
-            terms.append("(name = ? or name ilike ? escape '\\')" if ANY in self.job else "name = ?")
-            values += [self.job, _escape(self.job)] if ANY in self.job else [self.job]
+            is_pattern = self.is_pattern and ANY in self.job
+            terms.append("(name = ? or name ilike ? escape '\\')" if is_pattern else "name = ?")
+            values += [self.job, _escape(self.job)] if is_pattern else [self.job]
         if self.since is not None:
             terms.append("start >= ?")
             values.append(_ns(self.since))

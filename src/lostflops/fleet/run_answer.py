@@ -21,10 +21,11 @@ _COLUMNS: Final = ("name", "address", "start", "ranks", "device", "step_ns", "mf
 _FACTS: Final = f"select {', '.join(_COLUMNS)} from {CHOSEN}"
 
 
-def find_address(fleet: Fleet, run: str) -> str | None:
-    """Return where a run is, by its identity; None if the fleet has no such run."""
+def find_address(fleet: Fleet, run: str = "", *, key: str = "") -> str | None:
+    """Return where a run is, by its identity or by the beginning of its SHA-256; None if the fleet has no such run."""
+    condition = "starts_with(sha256(run), ?)" if key else "run = ?"
     with fleet.table(("run", "address")) as connection:
-        found = connection.execute("select address from runs where run = ?", [run]).fetchone()
+        found = connection.execute(f"select address from runs where {condition}", [key or run]).fetchone()
     return None if found is None else str(found[0])
 
 
