@@ -27,6 +27,8 @@ from tests.fleet.made_runs import HOUR, make_finding, make_summary
 class Summaries:
     """A fleet in memory."""
 
+    place = "memory"
+
     def __init__(self, made: Sequence[RunSummary]) -> None:
         self._made = made
         self.notes: list[str] = []

@@ -49,6 +49,8 @@ _HOSTS: Final = f"""
     where host.host is not null"""
 _LABELS: Final = f"select distinct entry.key from {CHOSEN}, unnest(map_entries(labels)) as t(entry) order by 1"
 _MOST_KEPT: Final = 16
+_EMPTY: Final = "the fleet {0} has no runs yet: add some with lostflops fleet add {0} RUN..."
+_NO_MATCH: Final = "no run matches: leave out --job, --host, --week, --status, --since or --label, or add runs with lostflops fleet add"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,13 +195,14 @@ def choose(
         chosen.notes += fleet.notes
         if scope.status is not None:
             chosen.keep_status(scope.status)
-        ((count,),) = connection.execute(f"select count(*) from {CHOSEN}").fetchall()
-        if not count:
-            raise UsageError(
-                "no run matches: leave out --job, --host, --week, --status, --since or --label, or add runs with "
-                "lostflops fleet add"
-            )
+        if not _count(connection, CHOSEN):
+            raise UsageError(_EMPTY.format(fleet.place) if not _count(connection, "runs") else _NO_MATCH)
         yield chosen
+
+
+def _count(connection: duckdb.DuckDBPyConnection, table: str) -> int:
+    ((count,),) = connection.execute(f"select count(*) from {table}").fetchall()
+    return int(count)
 
 
 def _define_peers(connection: duckdb.DuckDBPyConnection, scope: FleetScope) -> None:

@@ -32,8 +32,11 @@ MOST_SPARKS: Final = 40
 """Newest runs whose step times are beside a row."""
 MOST_RUNS: Final = 1000
 """Newest runs that a history lists."""
-_SHOWN: Final = frozenset({"device", "start", "status", "slower"})
-"""Columns that only a list of jobs shows."""
+_ORDER: Final = (
+    *("job", "status", "slower", "step_ns", "mfu", "better_than", "hours", "training", "runs", "ranks", "device"),
+    "start",
+)
+"""Columns of a list of jobs: first what may be wrong."""
 _SPARKS: Final = f"""
     select name, ranks, device, list(step_ns order by start, run)[-{MOST_SPARKS}:] from {CHOSEN}
     where step_ns > 0 group by all"""
@@ -65,13 +68,12 @@ def answer_jobs(fleet: Fleet, scope: FleetScope, judged: Judgements | None = Non
     with choose(fleet, scope, COLUMNS, judged) as chosen:
         table = tabulate_jobs(chosen.connection, chosen.histories)
         sparks = {(*key,): list(steps) for *key, steps in chosen.connection.execute(_SPARKS).fetchall()}
-        fields = tuple(replace(one, shown=one.shown or one.name in _SHOWN) for one in table.fields)
         more = tuple({SPARK: sparks.get((row[0], row[1], row[2]), [])} for row in table.rows)
         return Result(
             name="fleet_jobs",
             title="Jobs",
             verdict=" ".join(_summarise_jobs(table, chosen)),
-            blocks=(replace(table, fields=fields, more=more, most_shown=None),),
+            blocks=(replace(arrange_columns(table, _ORDER), more=more, most_shown=None),),
             notes=(*chosen.notes, _EXPLAINED),
         )
 
@@ -80,6 +82,18 @@ _EXPLAINED: Final = (
     "A job is its name with its ranks and device. Slower or faster: since its newest change. Unknown: it has fewer "
     "than six runs with a step time. Higher than peers: how many of the jobs on the same device reach less MFU."
 )
+
+
+def arrange_columns(table: Table, names: Sequence[str]) -> Table:
+    """Return a table with these columns, all shown, in this order."""
+    places = [[field.name for field in table.fields].index(name) for name in names]
+    fields = tuple(replace(table.fields[place], shown=True) for place in places)
+    return replace(table, fields=fields, rows=tuple(tuple(row[place] for place in places) for row in table.rows))
+
+
+def hide_column(table: Table, name: str) -> Table:
+    """Return a table that shows the column only in JSON."""
+    return replace(table, fields=tuple(replace(one, shown=one.shown and one.name != name) for one in table.fields))
 
 
 def _summarise_jobs(table: Table, chosen: ChosenRuns) -> Iterator[str]:
@@ -98,8 +112,8 @@ def answer_job(fleet: Fleet, scope: FleetScope, judged: Judgements | None = None
     with choose(fleet, scope, COLUMNS, judged) as chosen:
         runs = tabulate_runs(chosen)
         hours = read_hours(chosen.connection)
-        fixes = tabulate_fixes(chosen.connection)
-        changes = tabulate_changes(chosen.histories)
+        fixes = hide_column(tabulate_fixes(chosen.connection), "job")
+        changes = replace(hide_column(tabulate_changes(chosen.histories), "job"), title="Changes of its step time")
         slow = tabulate_slow_hosts(chosen.hosts)
         tables = changes, fixes, slow
         blocks: tuple[Block, ...] = (

@@ -111,7 +111,7 @@ def _tabulate_facts(first: JobFigures, second: JobFigures) -> Table:
         Field("step_ns", "ns", "step"),
         Field("mfu", "share", "MFU"),
         Field("better_than", "share", "higher than peers"),
-        Field("status"),
+        Field("status", label="step time"),
         Field("slower", "share"),
     )
     rows = tuple((job.job, *(row[name] for name in names)) for job in (first, second) for row in job.rows)

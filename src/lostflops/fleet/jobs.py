@@ -86,8 +86,8 @@ def tabulate_jobs(fleet: duckdb.DuckDBPyConnection, histories: Iterable[JobHisto
         Field("step_ns", "ns", "step"),
         Field("mfu", "share", "MFU"),
         Field("better_than", "share", "higher than peers"),
-        Field("start", "time", shown=False),
-        Field("status", shown=False),
+        Field("start", "time", "newest run", shown=False),
+        Field("status", label="step time", shown=False),
         Field("slower", "share", shown=False),
     )
     return Table("jobs", "Jobs", fields, rows, most_shown=12)

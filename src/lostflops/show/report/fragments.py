@@ -6,6 +6,7 @@ pictures are SVG whose sizes are attributes, because the policy of the page allo
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
@@ -27,6 +28,7 @@ _BAR: Final = 90
 _SPARK: Final = (96, 22)
 _PROSE: Final = frozenset({"what", "fix"})
 _MINUTE: Final = len("2026-01-31 10:00")
+_SENTENCE: Final = re.compile(r"\. (?=[A-Z])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,16 +40,34 @@ class Drawing:
     links: Mapping[tuple[str, str], Callable[[Mapping[str, Any]], str]] = field(default_factory=dict)
     """By name of a table and column: a function from the row to an address; empty for a row without a link."""
     sparks: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    """By name of a table: the key of a list beside each row that is drawn as a line, and its heading."""
+    """By name of a table: the key of a list beside each row that is drawn as a line, and its heading. The line comes
+    after the first column."""
+    rest: Mapping[str, str] = field(default_factory=dict)
+    """By name of a table: the address of a view with its other rows."""
+    after_verdict: str = ""
+    """HTML below the verdict."""
 
 
 def draw_result(result: Result, drawing: Drawing) -> str:
     """Return the verdict, the blocks and the notes."""
     blocks = "".join(_block(block, drawing) for block in result.blocks)
     notes = "".join(f"<li>{clip_text(note, MOST_VERDICT)}</li>" for note in result.notes)
-    return f'<p class="verdict">{clip_text(result.verdict, MOST_VERDICT)}</p><div class="blocks">{blocks}</div>' + (
-        f'<ul class="notes">{notes}</ul>' if notes else ""
+    return (
+        f"{draw_verdict(result.verdict)}{drawing.after_verdict}"
+        f'<div class="blocks">{blocks}</div>{f"<ul class=notes>{notes}</ul>" if notes else ""}'
     )
+
+
+def draw_verdict(verdict: str) -> str:
+    """Return the first sentence as a headline, and the others below it.
+
+    >>> draw_verdict("Job a is slow. Its step took 1.5 s.")
+    '<p class="verdict">Job a is slow.</p><p class="more">Its step took 1.5 s.</p>'
+    """
+    first = _SENTENCE.search(verdict[:MOST_VERDICT])
+    head, rest = (verdict, "") if first is None else (verdict[: first.start() + 1], verdict[first.end() :])
+    more = f'<p class="more">{clip_text(rest, MOST_VERDICT)}</p>' if rest else ""
+    return f'<p class="verdict">{clip_text(head, MOST_VERDICT)}</p>{more}'
 
 
 def clip_text(text: str, most: int = MOST_LETTERS) -> str:
@@ -75,7 +95,7 @@ def _block(block: Block, drawing: Drawing) -> str:
             return _table(block, drawing)
         case Plot():
             picture = draw_fragment_plot(block, drawing.width)
-            return f'<section class="block wide"><h3>{clip_text(block.title)}</h3>{picture}</section>'
+            return f'<section class="block"><h3>{clip_text(block.title)}</h3>{picture}</section>'
         case Pairs():
             return _pairs(block)
     raise AssertionError(f"{type(block).__name__} has no drawing here")
@@ -97,21 +117,42 @@ def _pair(value: Any, unit: Any) -> str:
 def _table(table: Table, drawing: Drawing) -> str:
     shown = [(place, one) for place, one in enumerate(table.fields) if one.shown]
     spark = drawing.sparks.get(table.name)
-    heads = "".join(f"<th{_numeric(one)}>{clip_text(one.label or one.name)}</th>" for _, one in shown)
+    heads = [f"<th{_numeric(one)}>{clip_text(one.label or one.name)}</th>" for _, one in shown]
     if spark:
-        heads += f"<th>{escape(spark[1])}</th>"
-    kept = table.rows[: table.most_shown]
-    largest = {place: max((abs(row[place] or 0) for row in kept), default=0) for place, one in shown if one.has_bars}  # type: ignore[arg-type]
-    body = "".join(
-        f"<tr>{''.join(_cells(table, row, shown, largest, drawing))}{_spark_cell(table, number, spark)}</tr>"
-        for number, row in enumerate(kept)
-    )
-    more = len(table.rows) - len(kept) + table.left_out
-    rest = f'<p class="muted">{more:,} more rows are not shown.</p>' if more else ""
+        heads.insert(1, f"<th>{escape(spark[1])}</th>")
+    kept = _choose_rows(table)
+    largest = {place: _find_largest(kept, place) for place, one in shown if one.has_bars}
+    body = []
+    for number, row in enumerate(kept):
+        cells = list(_cells(table, row, shown, largest, drawing))
+        if spark:
+            cells.insert(1, _spark_cell(table, number, spark[0]))
+        body.append(f"<tr>{''.join(cells)}</tr>")
     return (
-        f'<section class="block grid wide"><h3>{clip_text(table.title)}</h3><div class="scroll" tabindex="0">'
-        f"<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>{rest}</section>"
+        f'<section class="block grid"><h3>{clip_text(table.title)}</h3><div class="scroll" tabindex="0">'
+        f"<table><thead><tr>{''.join(heads)}</tr></thead><tbody>{''.join(body)}</tbody></table></div>"
+        f"{_describe_rest(table, len(kept), drawing)}</section>"
     )
+
+
+def _choose_rows(table: Table) -> Sequence[tuple[Value, ...]]:
+    """Return the first rows, or all if the rest is shorter than they are."""
+    if table.most_shown is None or len(table.rows) <= 2 * table.most_shown:
+        return table.rows
+    return table.rows[: table.most_shown]
+
+
+def _find_largest(rows: Sequence[tuple[Value, ...]], place: int) -> float:
+    return max((abs(value) for row in rows if isinstance(value := row[place], int | float)), default=0.0)
+
+
+def _describe_rest(table: Table, shown: int, drawing: Drawing) -> str:
+    more = len(table.rows) - shown + table.left_out
+    if not more:
+        return ""
+    link = drawing.rest.get(table.name)
+    text = f"{more:,} more"
+    return f'<p class="rest">{f"""<a href="{escape(link)}">{text}</a>""" if link else f"{text} are not shown."}</p>'
 
 
 def _cells(
@@ -154,11 +195,9 @@ def _numeric(one: Field) -> str:
     return ' class="number"' if one.unit and one.unit != "time" else ""
 
 
-def _spark_cell(table: Table, number: int, spark: tuple[str, str] | None) -> str:
-    if spark is None:
-        return ""
-    values = [float(value) for value in table.more[number].get(spark[0], ()) if value > 0] if table.more else []
-    return f"<td>{draw_spark(values)}</td>"
+def _spark_cell(table: Table, number: int, key: str) -> str:
+    values = table.more[number].get(key, ()) if table.more else ()
+    return f"<td>{draw_spark([float(value) for value in values if value > 0])}</td>"
 
 
 def draw_spark(values: Sequence[float]) -> str:

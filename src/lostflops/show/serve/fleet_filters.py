@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from lostflops.core.units import pluralise
 from lostflops.fleet.hours import GROUPS
 from lostflops.fleet.regressions import JobStatus
 from lostflops.show.report.fragments import clip_text, quote_name
@@ -18,6 +19,7 @@ _HINTS: Final = {
     "week": "2026-01-31",
 }
 _ORDERS: Final = {"": "hours", "slower": "slower", "step": "step", "mfu": "MFU", "newest": "newest run"}
+_NARROW: Final = 600
 _SLOW_BY: Final = "host"
 """Not offered: the list of hosts shows more."""
 
@@ -31,10 +33,19 @@ def draw_filters(view: str, parameters: Mapping[str, str], labels: Sequence[str]
     if view == "overview":
         groups = [name for name in (*GROUPS, *labels) if name not in {"cause", _SLOW_BY}]
         choices += _select("by", {"": "cause", **{name: name for name in groups}}, parameters["by"], "hours by")
-    clear = f'<a href="#/{view}">Clear</a>' if any(parameters[name] for name in FILTERS) else ""
+    chosen = sum(bool(parameters[name]) for name in FILTERS)
+    clear = f'<a href="#/{view}">Clear</a>' if chosen else ""
+    count = f": {pluralise(chosen, 'filter')}" if chosen else ""
+    is_open = " open" if chosen or not is_narrow(parameters["width"]) else ""
     return (
-        f'<form class="filters" data-view="{view}">{texts}{choices}<button type="submit">Choose</button>{clear}</form>'
+        f'<details class="choose"{is_open}><summary>Choose runs{count}</summary><form class="filters" '
+        f'data-view="{view}">{texts}{choices}<button type="submit">Choose</button>{clear}</form></details>'
     )
+
+
+def is_narrow(width: str) -> bool:
+    """Return whether a page is as narrow as on a phone, where a form would fill the screen."""
+    return width.isascii() and width.isdecimal() and int(width[:6]) < _NARROW
 
 
 def draw_comparison_choice(job: str) -> str:

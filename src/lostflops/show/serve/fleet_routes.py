@@ -11,6 +11,7 @@ from dataclasses import replace
 from datetime import date
 from hashlib import sha256
 from importlib.resources import files
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -183,6 +184,7 @@ def make_key(run_name: str) -> str:
 
 
 def _draw(page: FleetPage, parameters: Parameters, result: Result, *, before: str = "", after: str = "") -> Response:
+    is_overview = result.name == "fleet"
     drawing = Drawing(
         width=_read_width(parameters["width"]),
         links={
@@ -190,12 +192,14 @@ def _draw(page: FleetPage, parameters: Parameters, result: Result, *, before: st
             **{(table, "host"): _link("host", "host") for table in ("slow_hosts", "hosts")},
             ("runs", "run"): lambda row: _link_run(page, row),
         },
-        sparks={"jobs": (SPARK, "step over its runs")} if result.name == "fleet_jobs" else {},
+        sparks={"jobs": (SPARK, "trend")} if result.name == "fleet_jobs" else {},
+        rest={"jobs": "#/jobs", "slow_hosts": "#/hosts", "changes": "#/jobs?status=slower"} if is_overview else {},
+        after_verdict=before,
     )
-    html = f"<h2>{clip_text(result.title)}</h2>{draw_result(result, drawing)}"
-    verdict, rest = html.split("</p>", 1)
-    body = json.dumps({"title": result.title[:_LONGEST], "html": f"{verdict}</p>{before}{rest}{after}"})
-    return Response(body, media_type="application/json")
+    html = f"<h2>{clip_text(result.title)}</h2>{draw_result(result, drawing)}{after}"
+    name = "" if str(page.place).startswith("catalog:") else Path(str(page.place)).resolve().name
+    body = {"title": result.title[:_LONGEST], "place": name, "html": html}
+    return Response(json.dumps(body), media_type="application/json")
 
 
 def _link(view: str, column: str) -> Any:

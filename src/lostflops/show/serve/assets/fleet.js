@@ -12,6 +12,8 @@ const VIEWS = {
   run: { path: ["name"], query: [] },
   compare: { path: ["first", "second"], query: [] },
 };
+/** The list in the navigation that a view belongs to. */
+const LISTED = { job: "jobs", compare: "jobs", host: "hosts" };
 const LOST = "The server is not responding. This page keeps what it shows. Run lostflops serve again and open the address it prints.";
 const CHANGED = "The fleet has changed.";
 const LOOK_MS = 5000;
@@ -31,7 +33,7 @@ const root = document.querySelector("#fleet");
 root.innerHTML = `<header class="top"><h1>Fleet</h1><span class="standing"></span></header>
 <nav aria-label="Views"><ul><li><a href="#/overview">Overview</a></li><li><a href="#/jobs">Jobs</a></li><li><a href="#/hosts">Hosts</a></li></ul></nav>
 <main tabindex="-1"><p class="fleet-status" role="status">Asking the fleet…</p><article></article></main>`;
-const [main, status, article, standing] = ["main", ".fleet-status", "article", ".standing"].map((name) => root.querySelector(name));
+const [main, status, article, standing, heading] = ["main", ".fleet-status", "article", ".standing", "h1"].map((name) => root.querySelector(name));
 let shown = "";
 let version = "";
 let asking = new AbortController();
@@ -76,7 +78,7 @@ async function show() {
   const { signal } = (asking = new AbortController());
   const { view, asked } = readAddress();
   for (const link of root.querySelectorAll("nav a")) {
-    if (link.hash === `#/${view}`) link.setAttribute("aria-current", "page");
+    if (link.hash === `#/${LISTED[view] ?? view}`) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
   delete document.documentElement.dataset.ready;
@@ -89,6 +91,7 @@ async function show() {
     document.title = `${found.answer.title} · lostflops`;
     [shown, version] = [location.hash, found.version];
     standing.textContent = "";
+    heading.textContent = found.answer.place || "Fleet";
     say("");
     if (isNew) {
       scrollTo(0, 0);
