@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from lostflops.account.ledger.mfu import Claims
     from lostflops.account.ledger.windows import WindowKind
     from lostflops.core.results import Pairs, Result
+    from lostflops.fleet.regressions import JobStatus
     from lostflops.fleet.summary import RunSummary
     from lostflops.ingest.rounds import IngestProgress
     from lostflops.predict.costs.times import CommTimes
@@ -501,22 +502,35 @@ def ask_fleet(
     job: str = "",
     labels: Sequence[str] = (),
     since: str = "",
+    week: str = "",
+    host: str = "",
+    status: str = "",
     progress: Progress | None = None,
 ) -> Result:
     """Return what many runs show together: hours by cause, fixes, slow hosts, jobs.
 
     `place` is a folder with runs in it, or where `add_to_fleet` put them. `by` is job, device, host, week, or the name
-    of a label; `labels` are written as "team=vision", and `since` as "2026-01-31".
+    of a label. The other options choose runs: `job` by name, in which `*` is any letters; `labels` are written as
+    "team=vision", `since` and `week` as "2026-01-31", where a week is named by any of its days; `status` is slower,
+    faster, unchanged or unknown.
     """
     from lostflops.collect.labels import parse_label
-    from lostflops.fleet.answer import FleetScope, answer_fleet
+    from lostflops.fleet.answer import answer_fleet
+    from lostflops.fleet.choose import FleetScope
     from lostflops.fleet.place import open_fleet
 
     try:
         chosen = dict(parse_label(one) for one in labels)
     except ValueError as error:
         raise UsageError(str(error)) from None
-    scope = FleetScope(job=job, since=_day(since, "since") if since else None, labels=chosen)
+    scope = FleetScope(
+        job=job,
+        since=_day(since, "since") if since else None,
+        week=_day(week, "week") if week else None,
+        host=host,
+        status=_job_status(status) if status else None,
+        labels=chosen,
+    )
     return answer_fleet(open_fleet(place, _summarise_counted(progress)), scope, by)
 
 
@@ -591,6 +605,15 @@ def _day(text: str, option: str) -> date:
         return date.fromisoformat(text)
     except ValueError:
         raise UsageError(f"--{option} {text} is not a day: write it as 2026-01-31") from None
+
+
+def _job_status(text: str) -> JobStatus:
+    from lostflops.fleet.regressions import JobStatus
+
+    try:
+        return JobStatus(text)
+    except ValueError:
+        raise UsageError(f"--status {text} is not known: write {', '.join(JobStatus)}") from None
 
 
 def _summarise_counted(progress: Progress | None) -> Callable[[Run], RunSummary]:
