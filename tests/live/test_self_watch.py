@@ -142,10 +142,10 @@ def test_a_refused_window_says_why_and_does_not_count(tmp_path: Path) -> None:
 def test_a_hang_is_explained_once_when_ranks_have_said_where_they_are(tmp_path: Path, is_dumped: bool) -> None:
     job = Watched(tmp_path)
     job.steps(50, 100)
-    job.look(11)
-    assert job.fake.messages == []
+    job.look(59)
     job.fake.is_dumped = is_dumped
-    job.look(1 if is_dumped else 21)
+    assert job.fake.messages == []
+    job.look(2 if is_dumped else 22)
     for _ in range(5):
         job.look(30)
     ((kind, text, _),) = job.fake.messages
@@ -154,13 +154,53 @@ def test_a_hang_is_explained_once_when_ranks_have_said_where_they_are(tmp_path: 
     assert job.fake.messages[1][:2] == ("moving", "Steps end again.")
 
 
-def test_a_pause_that_ends_before_ranks_have_said_anything_is_not_reported(tmp_path: Path) -> None:
+def test_a_pause_of_a_minute_that_ends_is_not_reported(tmp_path: Path) -> None:
     job = Watched(tmp_path)
+    job.fake.is_dumped = True
     job.steps(50, 100)
-    job.look(11)
+    for _ in range(55):
+        job.look()
     job.steps(50, 100)
-    job.look(60 - 50)
+    for _ in range(55):
+        job.look()
     assert job.fake.messages == []
+
+
+def test_a_pause_that_the_job_had_before_is_not_reported(tmp_path: Path) -> None:
+    """Each epoch ends with 100 s of something that the collector does not know."""
+    job = Watched(tmp_path)
+    job.fake.is_dumped = True
+    job.steps(50, 100)
+    job.steps(1, 100_000)
+    job.steps(50, 100)
+    job.look(190)
+    assert job.fake.messages == []
+    job.look(20)
+    assert job.fake.kinds == ["hang"]
+
+
+@pytest.mark.parametrize("within", ["saving", "evaluating"])
+def test_a_checkpoint_or_an_evaluation_may_take_half_an_hour(tmp_path: Path, within: str) -> None:
+    job = Watched(tmp_path)
+    job.fake.is_dumped = True
+    job.steps(50, 100)
+    stall = {"step": 50, "stack": ["save train.py:7"], "within": within}
+    job.job.append(0, [{"kind": "job", "key": "stall", "value": stall}])
+    job.look(12)
+    job.look(1780)
+    assert job.fake.messages == []
+    job.look(30)
+    assert job.fake.kinds == ["hang"]
+
+
+def test_a_hang_after_a_checkpoint_is_reported_like_any_other(tmp_path: Path) -> None:
+    job = Watched(tmp_path)
+    job.fake.is_dumped = True
+    job.steps(50, 100)
+    job.job.append(0, [{"kind": "job", "key": "stall", "value": {"stack": ["x"], "within": "saving"}}])
+    job.steps(50, 100)
+    job.look(62)
+    assert job.fake.kinds == ["hang"]
 
 
 def test_a_restart_begins_anew(tmp_path: Path) -> None:
@@ -173,8 +213,27 @@ def test_a_restart_begins_anew(tmp_path: Path) -> None:
     job.fake.written.add(1)
     job.look()
     assert job.fake.kinds == ["slower"]
-    job.look(11)
     job.fake.is_dumped = True
-    job.look()
+    job.look(62)
     assert job.fake.kinds == ["slower", "hang"]
     assert job.fake.messages[1][2]["attempt"] == 1
+
+
+def test_a_job_that_hangs_in_its_first_step_is_reported_after_half_an_hour(tmp_path: Path) -> None:
+    """Until then it may compile."""
+    job = Watched(tmp_path)
+    job.fake.is_dumped = True
+    job.look()
+    job.look(1790)
+    assert job.fake.messages == []
+    job.look(20)
+    assert job.fake.kinds == ["hang"]
+
+
+def test_a_job_that_has_ended_does_not_hang(tmp_path: Path) -> None:
+    job = Watched(tmp_path)
+    job.steps(50, 100)
+    job.job.end()
+    for _ in range(10):
+        job.look(600)
+    assert job.fake.messages == []
