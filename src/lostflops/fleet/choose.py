@@ -50,7 +50,7 @@ _HOSTS: Final = f"""
 _LABELS: Final = f"select distinct entry.key from {CHOSEN}, unnest(map_entries(labels)) as t(entry) order by 1"
 _MOST_KEPT: Final = 16
 _EMPTY: Final = "the fleet {0} has no runs yet: add some with lostflops fleet add {0} RUN..."
-_NO_MATCH: Final = "no run matches: leave out --job, --host, --week, --status, --since or --label, or add runs with lostflops fleet add"
+_NO_MATCH: Final = "no run matches: leave out --job, --label or other choices, or add runs with lostflops fleet add"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
