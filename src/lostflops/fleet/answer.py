@@ -29,6 +29,8 @@ _COLUMNS: Final = (
 _LARGEST: Final = 2
 """Losses that the first sentence names."""
 _MOST_NAMED: Final = 3
+_SMALL: Final = 1e-3
+"""Share of the hours that needs no words."""
 _COMMIT: Final = 10
 """Letters of a commit that sentences have."""
 _DAY: Final = len("2026-01-31")
@@ -107,14 +109,15 @@ def _answer(
         hosts=find_slow_hosts(query_host_times(connection, "chosen")),
         changes=_tabulate_changes(connection),
     )
-    first: list[Block] = [tabulate_groups(connection, by, labels)] if by and by != "cause" else []
+    groups = tabulate_groups(connection, by, labels) if by and by != "cause" else None
+    first: list[Block] = [groups] if groups else []
     tables = found.fixes, _tabulate_hosts(found.hosts), found.changes, tabulate_jobs(connection)
     return Result(
         name="fleet",
         title="Fleet",
         verdict=" ".join(_sentences(found)),
         blocks=(*first, tabulate_hours(found.hours), *(table for table in tables if table.rows)),
-        notes=(*notes, *_notes(found)),
+        notes=(*notes, *(_describe_no_host(groups, found) if groups and by == "host" else ()), *_notes(found)),
         more=(
             *(table for table in tables if not table.rows),
             Figure("runs", found.runs),
@@ -221,6 +224,16 @@ def _tabulate_hosts(found: SlowHosts) -> Table:
         for host in found.slow
     )
     return Table("slow_hosts", "Slow hosts", fields, rows, most_shown=10)
+
+
+def _describe_no_host(groups: Table, found: FleetFigures) -> Iterator[str]:
+    """Name the share of hours that no host has, if there is any."""
+    share = 1 - sum(row["hours"] for row in groups.to_json()) * NS_PER_HOUR / (found.whole or 1)
+    if share > _SMALL:
+        yield (
+            "By host: only time in steps of runs that were recorded in detail belongs to a host. "
+            f"{format_percent(share)} of all {found.unit}, outside steps or without detail, belong to none."
+        )
 
 
 def _notes(found: FleetFigures) -> Iterator[str]:
