@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from lostflops.account.ledger.mfu import Claims
     from lostflops.account.ledger.windows import WindowKind
     from lostflops.core.results import Pairs, Result
+    from lostflops.fleet.regressions import JobStatus
     from lostflops.fleet.summary import RunSummary
     from lostflops.ingest.rounds import IngestProgress
     from lostflops.predict.costs.times import CommTimes
@@ -501,29 +502,45 @@ def ask_fleet(
     job: str = "",
     labels: Sequence[str] = (),
     since: str = "",
+    week: str = "",
+    host: str = "",
+    status: str = "",
     progress: Progress | None = None,
 ) -> Result:
     """Return what many runs show together: hours by cause, fixes, slow hosts, jobs.
 
     `place` is a folder with runs in it, or where `add_to_fleet` put them. `by` is job, device, host, week, or the name
-    of a label; `labels` are written as "team=vision", and `since` as "2026-01-31".
+    of a label. The other options choose runs: `job` by name, in which `*` is any letters; `labels` are written as
+    "team=vision", `since` and `week` as "2026-01-31", where a week is named by any of its days; `status` is slower,
+    faster, unchanged or unknown.
     """
     from lostflops.collect.labels import parse_label
-    from lostflops.fleet.answer import FleetScope, answer_fleet
+    from lostflops.fleet.answer import answer_fleet
+    from lostflops.fleet.choose import FleetScope
     from lostflops.fleet.place import open_fleet
 
     try:
         chosen = dict(parse_label(one) for one in labels)
     except ValueError as error:
         raise UsageError(str(error)) from None
-    scope = FleetScope(job=job, since=_day(since, "since") if since else None, labels=chosen)
+    scope = FleetScope(
+        job=job,
+        since=_day(since, "since") if since else None,
+        week=_day(week, "week") if week else None,
+        host=host,
+        status=_job_status(status) if status else None,
+        labels=chosen,
+    )
     return answer_fleet(open_fleet(place, _summarise_counted(progress)), scope, by)
 
 
-def add_to_fleet(place: Place, runs: Sequence[Place], *, progress: Progress | None = None) -> Result:
+def add_to_fleet(
+    place: Place, runs: Sequence[Place], *, seconds: float = 300.0, progress: Progress | None = None
+) -> Result:
     """Add the summaries of runs to a fleet in one commit; a run that is there already is replaced.
 
-    If some of several runs cannot be read, the others are added before the error.
+    If some of several runs cannot be read, the others are added before the error. If other writers keep the fleet busy
+    for about `seconds`, RunBusy is raised.
     """
     import duckdb
 
@@ -543,7 +560,7 @@ def add_to_fleet(place: Place, runs: Sequence[Place], *, progress: Progress | No
             if len(runs) == 1:
                 raise
             unread.append(f"{path}: {error}")
-    count = add_runs(place, made)
+    count = add_runs(place, made, seconds)
     if unread:
         raise RunError(f"{len(unread)} of {len(runs)} runs were not added to {place}. {' '.join(unread)}")
     counted = Pairs("added", "", (Pair("place", str(place), "", "Fleet"), Pair("runs", count, "count", "Runs")))
@@ -588,6 +605,15 @@ def _day(text: str, option: str) -> date:
         return date.fromisoformat(text)
     except ValueError:
         raise UsageError(f"--{option} {text} is not a day: write it as 2026-01-31") from None
+
+
+def _job_status(text: str) -> JobStatus:
+    from lostflops.fleet.regressions import JobStatus
+
+    try:
+        return JobStatus(text)
+    except ValueError:
+        raise UsageError(f"--status {text} is not known: write {', '.join(JobStatus)}") from None
 
 
 def _summarise_counted(progress: Progress | None) -> Callable[[Run], RunSummary]:
@@ -681,6 +707,8 @@ def hang(dumps: Runs, *, limit: int = 20) -> Result:
     from lostflops.ingest import ingest as read_traces
 
     places = _sources(dumps)
+    if len(places) == 1 and (recorded := _dumps_of_run(places[0])):
+        places = recorded
     if len(places) == 1 and is_run(places[0]):
         with open(places[0]) as run:
             return run.hang(limit=limit)
@@ -688,6 +716,21 @@ def hang(dumps: Runs, *, limit: int = 20) -> Result:
         read_traces(places, Path(folder) / "run")
         with open(Path(folder) / "run") as run:
             return run.hang(limit=limit)
+
+
+def _dumps_of_run(place: Place) -> list[str]:
+    """Return the dumps and records that the ranks of a job left in its capture, unless the run has dumps already."""
+    from lostflops.collect.capture import FLIGHT_PREFIX, FOLDER, SUFFIX
+
+    folder = Path(place) / FOLDER
+    dumps = sorted(folder.glob(f"{FLIGHT_PREFIX}*"))
+    if not dumps:
+        return []
+    if is_run(place):
+        with open(place) as run:
+            if run.stored.rows("select 1 from flight limit 1"):
+                return []
+    return [str(path) for path in (*dumps, *sorted(folder.rglob(f"*{SUFFIX}")))]
 
 
 def is_run(place: Place) -> bool:

@@ -42,11 +42,12 @@ def test_a_program_on_the_cpu_of_a_machine_with_a_device_is_a_program_on_the_cpu
     clock = StepClock(lambda _: None)
     show_in_nvtx(clock)
     assert (accelerator(), device_time(GraphCaptures()), clock.watchers) == (None, None, [])
-    assert (identity()["device"], identity()["device_name"]) == ("cpu", None)
+    assert [identity()[fact] for fact in ("device", "device_name", "device_memory")] == ["cpu", None, None]
 
 
 def test_a_device_that_is_used_is_known(cuda: SimpleNamespace) -> None:
-    cuda.is_initialized, cuda.get_device_name = lambda: True, lambda: "H100"
+    cuda.is_initialized, cuda.get_device_name, cuda.current_device = lambda: True, lambda: "H100", lambda: 3
+    cuda.get_device_properties = lambda device: SimpleNamespace(total_memory=80 << 30 if device == 3 else 0)
     assert accelerator() == "cuda"
     assert device_time(GraphCaptures()) is not None
-    assert (identity()["device"], identity()["device_name"]) == ("cuda", "H100")
+    assert [identity()[fact] for fact in ("device", "device_name", "device_memory")] == ["cuda", "H100", 80 << 30]

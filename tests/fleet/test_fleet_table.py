@@ -341,6 +341,16 @@ def test_a_configured_catalog_is_used_by_its_name(configured):
     assert read(configured) == made
 
 
+def test_a_writer_that_others_always_overtake_gives_up_in_time_and_leaves_no_file(place, monkeypatch):
+    add_runs(place, [make_summary("a")])
+    before, began = list_data(place), time.monotonic()
+    monkeypatch.setattr(commits, "_publish", lambda *_: False)
+    with pytest.raises(RunBusy, match=r"other writers changed .* for 1 s without a pause"):
+        add_runs(place, [make_summary("b")], seconds=1)
+    assert 1 <= time.monotonic() - began < 10
+    assert list_data(place) == before
+
+
 def test_a_catalog_that_is_not_configured_is_an_error_in_words():
     with pytest.raises(BrokenRun, match="catalog:nowhere cannot be used"):
         read("catalog:nowhere")

@@ -176,20 +176,20 @@ def test_deviates_are_those_of_the_tables(deviate: float, freedom: float, quanti
 def test_series_that_are_alike_borrow_noise_and_others_do_not() -> None:
     random = np.random.default_rng(4)
     alike = 0.01 * random.standard_normal((100, 40))
-    noise = fit_step_noise(alike, np.full(100, 40))
+    noise = fit_step_noise([(alike, np.full(100, 40))])
     assert noise.runs >= 20
     assert noise.spread == pytest.approx(0.01, rel=0.1)
     assert noise.correlation < 0.1
     unlike = alike * np.exp(random.normal(0, 1, (100, 1)))
-    assert fit_step_noise(unlike, np.full(100, 40)).runs < 4
-    assert fit_step_noise(alike[:5], np.full(5, 40)) == OWN_NOISE
+    assert fit_step_noise([(unlike, np.full(100, 40))]).runs < 4
+    assert fit_step_noise([(alike[:5], np.full(5, 40))]) == OWN_NOISE
 
 
 def test_neighbours_that_are_alike_are_seen() -> None:
     noise = np.random.default_rng(5).standard_normal((200, 40))
     for place in range(1, 40):
         noise[:, place] = 0.5 * noise[:, place - 1] + np.sqrt(0.75) * noise[:, place]
-    assert fit_step_noise(0.01 * noise, np.full(200, 40)).correlation == pytest.approx(0.5, abs=0.12)
+    assert fit_step_noise([(0.01 * noise, np.full(200, 40))]).correlation == pytest.approx(0.5, abs=0.12)
 
 
 def test_sql_and_python_read_the_same(tmp_path: Path) -> None:
@@ -252,3 +252,17 @@ def test_jobs_with_few_runs_cost_no_memory_for_the_longest_series() -> None:
     tracemalloc.stop()
     assert len(found) == 3001
     assert peak < 10e6
+
+
+def test_one_job_of_many_runs_takes_no_memory_for_each_of_the_others() -> None:
+    times = make_times(draw_steps((1.0, 1200), (1.03, 300)), job="long", commits="a" * 1500)
+    for number in range(600):
+        times += make_times(draw_steps((1.0, 8), seed=number), job=f"short{number}")
+    tracemalloc.start()
+    try:
+        (first, *_) = find_regressions(times)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (first.job, first.changes[0].run) == ("long", "run1200")
+    assert peak < 12e6

@@ -249,6 +249,20 @@ def test_a_stall_names_the_rank_that_did_not_come(tmp_path: Path) -> None:
     assert watched.look(30) == []
 
 
+def test_a_collector_that_records_nothing_is_neither_missing_nor_a_stall(tmp_path: Path) -> None:
+    job, watched = MadeJob(tmp_path, world_size=2), Watched(tmp_path, wait=10)
+    job.start()
+    job.run(0, 5)
+    job.append(1, [{"kind": "overhead", "level": 3, "reason": "overhead was 3%"}])
+    watched.look()
+    job.run(5, 1, ranks=[0])
+    assert [(line.step, line.missing) for line in watched.lines()] == [(5, (1,))], "nobody waits for rank 1"
+    job.append(0, [{"kind": "overhead", "level": 3, "reason": "overhead was 3%"}])
+    assert [notice.kind for notice in watched.notices()] == ["overhead"]
+    assert watched.look(60) == []
+    assert watched.board.blocking_ranks is None
+
+
 def test_rings_that_were_read_while_the_job_moved_blame_nobody(tmp_path: Path) -> None:
     job, watched = MadeJob(tmp_path), Watched(tmp_path, wait=10)
     job.start()

@@ -10,7 +10,7 @@ from lostflops.live import otel, prometheus
 from lostflops.live.board import Board
 from lostflops.live.follow import Follower
 from lostflops.live.metrics import METRICS, Metric, collect
-from made_jobs import MadeJob
+from made_jobs import BEGIN, SECOND, MadeJob
 
 NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
 LABEL = r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\\n]|\\\\|\\"|\\n)*)"'
@@ -74,7 +74,54 @@ def test_the_text_is_well_formed_and_true(tmp_path: Path) -> None:
     assert of_job("samples_per_second") == pytest.approx(16 / 0.12)
     assert (of_job("mfu_ratio"), of_job("ranks"), of_job("attempt")) == (0.25, 2, 0)
     assert of_job("dropped_records_total") == 0
+    assert (of_job("job_stalled"), of_job("job_ended"), of_job("attempt_start_timestamp_seconds")) == (
+        0,
+        0,
+        BEGIN / 1e9,
+    )
+    assert [of_rank(name, 1) for name in ("collector_level", "rank_blocking")] == [0, 0]
+    assert not {name for name, _ in found} & {"lostflops_device_memory_bytes"}, "these ranks have no device"
     assert "lostflops_tokens_per_second" not in {name for name, _ in found}
+
+
+def test_what_alarms_are_about(tmp_path: Path) -> None:
+    job, follower, board = MadeJob(tmp_path, world_size=2), Follower(folder=tmp_path), Board()
+
+    def values(now: float, zero: float = 1000) -> Series:
+        board.take(follower.poll(), now)
+        assert list(board.settle(now)) or now
+        return {
+            (name, labels[1:]): value
+            for (name, labels), value in parsed(prometheus.text(collect(board, None, zero))).items()
+        }
+
+    def of_job(found: Series) -> list[float]:
+        names = ("job_stalled", "job_ended", "last_report_timestamp_seconds", "attempt_start_timestamp_seconds")
+        return [found[f"lostflops_{name}", ()] for name in names]
+
+    def of_ranks(found: Series, name: str) -> list[float]:
+        return [found[f"lostflops_{name}", (("rank", str(rank)),)] for rank in (0, 1)]
+
+    for rank in (0, 1):
+        job.append(rank, [job.session(rank, device_memory=80 << 30)])
+    job.run(0, 9)
+    found = values(5)
+    assert of_job(found) == [0, 0, 1005, BEGIN / 1e9]
+    assert of_ranks(found, "device_memory_bytes") == [80 << 30] * 2
+    for rank in (0, 1):
+        job.append(rank, [job.enqueued(rank, 10 - rank), {"kind": "overhead", "level": rank, "reason": None}])
+    values(12)
+    found = values(20)
+    assert of_job(found) == [1, 0, 1012, BEGIN / 1e9]
+    assert of_ranks(found, "rank_blocking") == [0, 1]
+    assert of_ranks(found, "collector_level") == [0, 1]
+    again = MadeJob(tmp_path, world_size=2, attempt=1, begin=BEGIN + 60 * SECOND)
+    again.start()
+    assert of_job(values(25)) == [0, 0, 1025, BEGIN / 1e9 + 60]
+    again.run(0, 2)
+    again.end()
+    assert of_job(values(26)) == [0, 1, 1026, BEGIN / 1e9 + 60]
+    assert of_job(values(80)) == [0, 1, 1026, BEGIN / 1e9 + 60]
 
 
 def test_host_names_cannot_break_the_format() -> None:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from lostflops.core.errors import UsageError
 from lostflops.fleet.catalogs import in_words, load_table, make_table
-from lostflops.fleet.commits import FileChange, commit, forget_versions
+from lostflops.fleet.commits import MOST_SECONDS, FileChange, commit, forget_versions
 from lostflops.fleet.data_files import FILE_ROWS, group_small, is_small, list_tasks, read_column, read_rows, write_rows
 from lostflops.fleet.kinds import NamedCatalog, RunFolder, TableKind, find_kind, find_target
 from lostflops.fleet.rows import keep_newest, make_rows
@@ -24,10 +24,11 @@ _LATEST: Final = 2**63 - 1
 """The last time that the table can hold."""
 
 
-def add_runs(place: str | Place, summaries: Iterable[RunSummary]) -> int:
+def add_runs(place: str | Place, summaries: Iterable[RunSummary], seconds: float = MOST_SECONDS) -> int:
     """Add runs in one commit, and return how many; a run that is there already is replaced.
 
-    The place is made if it is an empty or new folder. Of two summaries of one run, the last is taken.
+    The place is made if it is an empty or new folder. Of two summaries of one run, the last is taken. If other writers
+    keep the table busy, RunBusy is raised after about `seconds`.
     """
     newest = keep_newest(summaries)
     kind = find_target(place)
@@ -35,7 +36,7 @@ def add_runs(place: str | Place, summaries: Iterable[RunSummary]) -> int:
         return 0
     table = make_table(kind)
     with in_words(kind):
-        _commit_runs(table, newest)
+        _commit_runs(table, newest, seconds)
         _maintain(table, kind)
     return len(newest)
 
@@ -144,7 +145,7 @@ def _find_table(place: str | Place) -> TableKind:
     return kind
 
 
-def _commit_runs(table: Any, summaries: Sequence[RunSummary]) -> None:
+def _commit_runs(table: Any, summaries: Sequence[RunSummary], seconds: float) -> None:
     import pyarrow as pa  # noqa: PLC0415
     from pyarrow.compute import is_in  # noqa: PLC0415
     from pyiceberg.expressions import In  # noqa: PLC0415
@@ -152,7 +153,7 @@ def _commit_runs(table: Any, summaries: Sequence[RunSummary]) -> None:
     runs = [summary.run for summary in summaries]
     values = pa.array(runs, pa.string())
     rewrite = Rewrite("run", In("run", set(runs)), lambda column: is_in(column, values), summaries)
-    commit(table, rewrite.plan)
+    commit(table, rewrite.plan, seconds)
 
 
 def _maintain(table: Any, kind: TableKind) -> None:

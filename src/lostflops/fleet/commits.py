@@ -16,7 +16,7 @@ from lostflops.core.errors import RunBusy
 from lostflops.fleet.data_files import remove_files, touch_files
 from lostflops.fleet.locations import local_path
 
-_MOST_SECONDS: Final = 300.0
+MOST_SECONDS: Final = 300.0
 """Longest time to try; shorter than the age at which `sweep` removes files that no version names."""
 _FIRST_WAIT, _LONGEST_WAIT = 0.02, 1.0
 _LONGEST_TURN: Final = 10.0
@@ -40,10 +40,13 @@ Plan = Callable[[Any], FileChange | None]
 the same new files again: those that no plan returned last are deleted."""
 
 
-def commit(table: Any, plan: Plan) -> bool:
-    """Change the table; return whether anything changed. `table` is its newest version afterwards."""
+def commit(table: Any, plan: Plan, seconds: float = MOST_SECONDS) -> bool:
+    """Change the table; return whether anything changed. `table` is its newest version afterwards.
+
+    No try begins after `seconds`: then other writers were always faster, and RunBusy is raised.
+    """
     written: dict[str, Any] = {}
-    for attempt in _wait_between_tries():
+    for attempt in _wait_between_tries(seconds):
         with _taking_turns(table) as is_alone:
             if attempt or is_alone:
                 _refresh(table)
@@ -59,7 +62,7 @@ def commit(table: Any, plan: Plan) -> bool:
             touch_files(change.removed)
             return True
     remove_files(table, written.values())
-    raise _busy(table)
+    raise _busy(table, seconds)
 
 
 @contextmanager
@@ -93,8 +96,8 @@ def _try_to_lock(lock: int) -> bool:
     return False
 
 
-def _wait_between_tries() -> Iterator[int]:
-    stop, attempt = time.monotonic() + _MOST_SECONDS, 0
+def _wait_between_tries(seconds: float) -> Iterator[int]:
+    stop, attempt = time.monotonic() + seconds, 0
     while time.monotonic() < stop:
         yield attempt
         attempt += 1
@@ -142,7 +145,7 @@ def forget_versions(table: Any, older_than: datetime) -> int:
     """Remove all versions from before a time, except the newest; return how many."""
     from pyiceberg.exceptions import CommitFailedException  # noqa: PLC0415
 
-    for _ in _wait_between_tries():
+    for _ in _wait_between_tries(MOST_SECONDS):
         with _taking_turns(table):
             _refresh(table)
             transaction = table.transaction()
@@ -152,7 +155,7 @@ def forget_versions(table: Any, older_than: datetime) -> int:
             except (CommitFailedException, ValueError):  # another writer changed the table, or removed them
                 continue
             return count
-    raise _busy(table)
+    raise _busy(table, MOST_SECONDS)
 
 
 def _trim_versions(transaction: Any, kept: int, above: int, older_than: datetime | None = None) -> int:
@@ -186,5 +189,5 @@ def _refresh(table: Any) -> None:
     table.refresh()
 
 
-def _busy(table: Any) -> RunBusy:
-    return RunBusy(f"other writers changed {table.location()} for {_MOST_SECONDS:.0f} s without a pause. Try again.")
+def _busy(table: Any, seconds: float) -> RunBusy:
+    return RunBusy(f"other writers changed {table.location()} for {seconds:.0f} s without a pause. Try again.")

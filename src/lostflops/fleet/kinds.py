@@ -9,6 +9,7 @@ from typing import Final
 
 from lostflops.core.errors import RunError, UsageError
 from lostflops.store.manifest import FILE_NAME as RUN_FILE
+from lostflops.store.objects import objects_of
 from lostflops.store.places import Address, Place, remote
 
 CATALOG_FILE: Final = "catalog.db"
@@ -81,6 +82,17 @@ def find_kind(place: str | Place) -> TableKind | RunFolder:
         f"{folder} {problem}, so it is not a fleet. Name a folder that contains runs, or make a fleet of some: "
         f"lostflops fleet add {shlex.quote(str(folder))} RUN..."
     )
+
+
+def is_fleet(place: str | Place) -> bool:
+    """Return whether a place is a fleet; if not, it may be a run. In an object store this reads what is there."""
+    kind = _find_distant(place)
+    if isinstance(kind, BucketTable):
+        return "metadata" in objects_of(kind.address).names(kind.address)
+    if kind is not None:
+        return True
+    folder = Path(str(place))
+    return (folder / CATALOG_FILE).exists() or (not (folder / RUN_FILE).exists() and bool(list_runs(folder)))
 
 
 def find_target(place: str | Place) -> TableKind:

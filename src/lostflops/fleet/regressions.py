@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -23,7 +24,7 @@ from lostflops.fleet.change_points import (
     find_breaks,
     weigh_runs,
 )
-from lostflops.fleet.robust import Floats
+from lostflops.fleet.robust import Floats, Ints
 from lostflops.fleet.step_noise import FLOOR, OWN_NOISE, StepNoise, fit_step_noise
 from lostflops.fleet.step_times import SeriesOfSteps, StepTime, list_series
 
@@ -33,6 +34,17 @@ _NEAR: Final = 3
 """A change may be so many runs before or after the one that was seen first."""
 _NEW_COMMIT: Final = 2.0
 """By how much likelier a change is at a run with a new commit, as a logarithm."""
+
+
+class JobStatus(StrEnum):
+    """What the runs of a job show of its step time."""
+
+    SLOWER = "slower"
+    """Slower than before its newest change."""
+    FASTER = "faster"
+    UNCHANGED = "unchanged"
+    UNKNOWN = "unknown"
+    """It has too few runs with a step time, and no change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +107,23 @@ class JobHistory:
     slower_than_best: float
     """By how much it is longer now than at its best level."""
 
+    @property
+    def status(self) -> JobStatus:
+        """Return what its runs show."""
+        if self.changes:
+            return JobStatus.SLOWER if self.changes[0].is_slower else JobStatus.FASTER
+        return JobStatus.UNCHANGED if self.runs >= RUNS_BEFORE + RUNS_AFTER else JobStatus.UNKNOWN
+
+
+class _SeriesTable(NamedTuple):
+    """Some series as rows, and how many values of each are valid."""
+
+    places: list[int]
+    """Of each row among all series."""
+    values: Floats
+    errors: Floats
+    lengths: Ints
+
 
 def find_regressions(times: Iterable[StepTime]) -> tuple[JobHistory, ...]:
     """Find changes of all jobs: first those that are slower now than before, by how much, then the others."""
@@ -110,11 +139,29 @@ def find_regressions(times: Iterable[StepTime]) -> tuple[JobHistory, ...]:
 
 def _find_all_breaks(series: Sequence[SeriesOfSteps]) -> tuple[list[list[Break]], StepNoise]:
     """Find the changes of series that are long enough, and their noise."""
-    lengths = np.array([len(one.runs) for one in series])
-    values, errors = (_pad([getattr(one, name) for one in series]) for name in ("values", "errors"))
-    breaks = find_breaks(values, errors, lengths, OWN_NOISE)
-    noise = fit_step_noise(_remove_breaks(values, breaks), lengths)
-    return find_breaks(values, errors, lengths, noise), noise
+    tables = _tabulate_by_length(series)
+    calm = []
+    for table in tables:
+        breaks = find_breaks(table.values, table.errors, table.lengths, OWN_NOISE)
+        calm.append((_remove_breaks(table, breaks), table.lengths))
+    noise = fit_step_noise(calm)
+    found: dict[int, list[Break]] = {}
+    for table in tables:
+        found.update(zip(table.places, find_breaks(table.values, table.errors, table.lengths, noise), strict=True))
+    return [found[place] for place in range(len(series))], noise
+
+
+def _tabulate_by_length(series: Sequence[SeriesOfSteps]) -> list[_SeriesTable]:
+    """Make tables of series of similar length: in one table, each would take the memory and time of the longest."""
+    places: dict[int, list[int]] = {}
+    for place, one in enumerate(series):
+        places.setdefault(len(one.runs).bit_length(), []).append(place)
+    return [_tabulate_series(series, some) for some in places.values()]
+
+
+def _tabulate_series(series: Sequence[SeriesOfSteps], places: list[int]) -> _SeriesTable:
+    values, errors = (_pad([getattr(series[place], name) for place in places]) for name in ("values", "errors"))
+    return _SeriesTable(places, values, errors, np.array([len(series[place].runs) for place in places]))
 
 
 def _pad(rows: Sequence[Floats]) -> Floats:
@@ -123,11 +170,11 @@ def _pad(rows: Sequence[Floats]) -> Floats:
     return np.stack([np.pad(row, (0, longest - len(row)), mode="edge") for row in rows])
 
 
-def _remove_breaks(values: Floats, breaks: Sequence[Sequence[Break]]) -> Floats:
+def _remove_breaks(table: _SeriesTable, breaks: Sequence[Sequence[Break]]) -> Floats:
     """Subtract the median of each level, so that what is left is noise."""
-    values = values.copy()
+    values = table.values.copy()
     for row, found in enumerate(breaks):
-        for first, stop in pairwise([0, *(change.first for change in found), values.shape[1]]):
+        for first, stop in pairwise([0, *(change.first for change in found), table.lengths[row]]):
             values[row, first:stop] -= np.median(values[row, first:stop])
     return values
 

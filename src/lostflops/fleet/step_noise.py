@@ -7,8 +7,9 @@ more; where they differ, it borrows little. Runs that follow each other may be a
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -40,25 +41,41 @@ OWN_NOISE: Final = StepNoise(0, 0, 0)
 """A series shows its own noise only."""
 
 
-def fit_step_noise(values: Floats, lengths: Ints) -> StepNoise:
-    """Fit the noise of series: rows of logarithms of step times, of which so many are valid."""
-    rows = lengths >= _FEWEST_RUNS
-    if rows.sum() < _FEWEST_SERIES:
+def fit_step_noise(tables: Iterable[tuple[Floats, Ints]]) -> StepNoise:
+    """Fit the noise of series. Each table has rows of logarithms of step times, and how many of each are valid."""
+    long = ((values, lengths, lengths >= _FEWEST_RUNS) for values, lengths in tables)
+    parts = [_measure_own_noise(values[rows], lengths[rows]) for values, lengths, rows in long if rows.any()]
+    if sum(len(part.variances) for part in parts) < _FEWEST_SERIES:
         return OWN_NOISE
-    values, lengths = values[rows], lengths[rows]
-    differences = np.where(np.arange(values.shape[1] - 1) < lengths[:, None] - 1, np.diff(values, axis=1), np.nan)
-    size = np.maximum(1.0484 * np.nanmedian(np.abs(differences), axis=1), FLOOR)
-    bound = 3 * np.sqrt(2) * size[:, None]
-    variances = np.maximum(np.nanmean(np.clip(differences, -bound, bound) ** 2, axis=1) / 2, FLOOR**2)
-    correlation = _estimate_correlation(values / size[:, None], lengths)
-    runs, variance = _fit_variances(variances, np.asarray(_PAIRS_PER_RUN * (lengths - 1), float))
+    variances, freedom, near, far = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    correlation = _estimate_correlation(near, far)
+    runs, variance = _fit_variances(variances, freedom)
     return StepNoise(runs, float(np.sqrt(variance / (1 - correlation))), correlation)
 
 
-def _estimate_correlation(values: Floats, lengths: Ints) -> float:
+class _OwnNoise(NamedTuple):
+    """What each of some series shows of its noise."""
+
+    variances: Floats
+    freedom: Floats
+    near: Floats
+    """Differences of neighbouring runs of all series, over their usual size in the series."""
+    far: Floats
+    """The same of runs that are two apart."""
+
+
+def _measure_own_noise(values: Floats, lengths: Ints) -> _OwnNoise:
+    differences = np.where(np.arange(values.shape[1] - 1) < lengths[:, None] - 1, np.diff(values, axis=1), np.nan)
+    size = np.maximum(1.0484 * np.nanmedian(np.abs(differences), axis=1), FLOOR)[:, None]
+    bound = 3 * np.sqrt(2) * size
+    variances = np.maximum(np.nanmean(np.clip(differences, -bound, bound) ** 2, axis=1) / 2, FLOOR**2)
+    places, scaled = np.arange(values.shape[1]), values / size
+    near, far = (np.abs(scaled[:, lag:] - scaled[:, :-lag])[places[:-lag] < lengths[:, None] - lag] for lag in (1, 2))
+    return _OwnNoise(variances, np.asarray(_PAIRS_PER_RUN * (lengths - 1), float), near, far)
+
+
+def _estimate_correlation(near: Floats, far: Floats) -> float:
     """Estimate how alike neighbouring runs are: by how much more runs two apart differ than neighbours."""
-    places = np.arange(values.shape[1])
-    near, far = (np.abs(values[:, lag:] - values[:, :-lag])[places[:-lag] < lengths[:, None] - lag] for lag in (1, 2))
     if far.size < _FEWEST_PAIRS:
         return 0.0
     correlation = float(np.median(far) / np.median(near)) ** 2 - 1

@@ -76,6 +76,8 @@ class Board:
     """Records of sessions whose first record was not found."""
     unreadable: int = 0
     """Records that lack a field which their kind must have."""
+    heard: float | None = None
+    """When any record last arrived, by the watcher's clock in seconds."""
     newest: StepLine | None = None
     latest: dict[int, tuple[int, LiveStep]] = field(default_factory=dict)
     """The last step of each rank of the current attempt."""
@@ -105,6 +107,11 @@ class Board:
         return self._sessions.values()
 
     @property
+    def blocking_ranks(self) -> tuple[int, ...] | None:
+        """Ranks that the others of a stalled job wait for, empty if unknown; None if the job is not stalled."""
+        return None if self.is_ended else self._blamed
+
+    @property
     def is_ended(self) -> bool:
         """Whether every process of the current attempt has reported its end."""
         return self.current is not None and self.current.is_ended
@@ -121,6 +128,8 @@ class Board:
                     self.unreadable += 1
             if (session := self._sessions.get(frame.session)) is not None:
                 session.heard, session.dropped = now, max(session.dropped, frame.dropped)
+        if count:
+            self.heard = now
         return count
 
     def _file(self, name: str, record: dict[str, Any], now: float) -> None:
@@ -144,6 +153,7 @@ class Board:
                 self.changes.clear()
                 self.latest.clear()
                 self._levels.clear()
+                self._blamed = None
                 attempt.begun = now
             yield from self._settle_attempt(attempt, now)
         if self.current:
@@ -241,7 +251,7 @@ class Board:
 
     def _stall(self, attempt: Attempt, now: float) -> Iterator[Notice]:
         """Yield a notice once until steps end again, and again when collectives show which rank blocks the job."""
-        is_alive = any(not one.is_ended and rank not in attempt.silent for rank, one in attempt.sessions.items())
+        is_alive = any(not one.is_done and rank not in attempt.silent for rank, one in attempt.sessions.items())
         if attempt.progress is None or not is_alive:
             return
         quiet = now - attempt.progress
@@ -266,11 +276,13 @@ class Board:
 
 
 def _list_awaited_ranks(attempt: Attempt, step: int) -> list[int]:
-    """Return the ranks that may still report the step: one that reported a later step, ended or is silent will not."""
+    """Return the ranks that may still report the step: a rank that reported a later step, ended, records
+    nothing or is silent will not.
+    """
     awaited = []
     for rank in range(attempt.world_size):
         session = attempt.sessions.get(rank)
-        is_done = session is not None and (session.last_step >= step or session.is_ended)
+        is_done = session is not None and (session.last_step >= step or session.is_done)
         if not is_done and rank not in attempt.silent:
             awaited.append(rank)
     return awaited

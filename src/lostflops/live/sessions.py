@@ -15,10 +15,15 @@ from lostflops.core.limits import LARGEST_WORLD, is_rank
 
 EDGES_ONLY: Final = 2
 """Level of a collector over budget from which on it does not record phases, so the wait for data is unknown."""
+OFF: Final = 3
+"""Level of a collector over budget from which on it records no steps."""
 UNREADABLE: Final = (AttributeError, IndexError, KeyError, TypeError, ValueError)
 """Errors of a record that lacks what its kind must have: another version wrote it. It is counted and left out."""
 MOST_ENQUEUES: Final = 1000
 """At most this many collectives of a rank are kept between two looks."""
+
+_MOST_WINDOWS: Final = 64
+"""The newest windows of a rank are kept."""
 
 
 def _whole(value: object) -> int:
@@ -72,6 +77,9 @@ class LiveSession:
     restart: int
     start: int
     device_name: str | None
+    pid: int = 0
+    device_memory: int | None = None
+    """Total memory of the rank's device in bytes; None without a device, or if it is not recorded."""
     heard: float = 0.0
     """When it last reported anything, by the watcher's clock in seconds."""
     last_step: int = -1
@@ -83,10 +91,17 @@ class LiveSession:
     """When it last reported collectives, by the same clock."""
     level: int = 0
     level_reason: str = ""
+    windows: dict[int, str] = field(default_factory=dict)
+    """Last state of each deep window."""
     groups: dict[str, tuple[int, ...]] = field(default_factory=dict)
     steps: dict[int, LiveStep] = field(default_factory=dict)
     enqueues: deque[Enqueue] = field(default_factory=lambda: deque(maxlen=MOST_ENQUEUES))
     notes: dict[str, tuple[int, str]] = field(default_factory=dict)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it reports no more steps: it ended, or records nothing because it was over its budget."""
+        return self.is_ended or self.level >= OFF
 
     @classmethod
     def of(cls, record: dict[str, Any]) -> LiveSession:
@@ -100,6 +115,8 @@ class LiveSession:
             restart=_whole(record.get("restart") or 0),
             start=_whole(record["wall"]),
             device_name=device_name if isinstance(device_name, str) else None,
+            pid=_whole(record.get("pid") or 0),
+            device_memory=_whole_or_none(record.get("device_memory")),
         )
 
     def take(self, record: dict[str, Any], now: float) -> None:
@@ -114,6 +131,8 @@ class LiveSession:
             self._take_collectives(record)
         elif kind == "job" and record["key"] == "groups":
             self._take_groups(record["value"])
+        elif kind == "window":
+            self._take_window(record)
         elif kind == "overhead":
             self.level = _whole(record["level"])
             self.level_reason = str(record.get("reason") or self.level_reason)
@@ -123,6 +142,11 @@ class LiveSession:
             self.notes[what] = (count + _whole(record.get("count", 1)), str(record.get("reason") or ""))
         elif kind == "end":
             self.is_ended = True
+
+    def _take_window(self, record: dict[str, Any]) -> None:
+        self.windows[_whole(record["window"])] = str(record["state"])
+        while len(self.windows) > _MOST_WINDOWS:
+            del self.windows[next(iter(self.windows))]
 
     def _take_groups(self, groups: dict[str, Any]) -> None:
         for name, group in groups.items():
@@ -146,6 +170,8 @@ class Attempt:
 
     number: int
     world_size: int
+    start: int
+    """When its first process began to record, by the clock of that process's host, in ns."""
     sessions: dict[int, LiveSession] = field(default_factory=dict)
     pending: dict[int, dict[int, LiveStep]] = field(default_factory=dict)
     first_heard: dict[int, float] = field(default_factory=dict)
@@ -199,4 +225,7 @@ def join(attempts: list[Attempt], new: Iterable[LiveSession]) -> None:
 
 
 def _begin(attempts: list[Attempt], session: LiveSession) -> None:
-    attempts.append(Attempt(number=len(attempts), world_size=session.world_size, sessions={session.rank: session}))
+    sessions = {session.rank: session}
+    attempts.append(
+        Attempt(number=len(attempts), world_size=session.world_size, start=session.start, sessions=sessions)
+    )

@@ -14,11 +14,14 @@ pytest.importorskip("starlette", reason="the extra serve is not installed")
 httpx = pytest.importorskip("httpx", reason="httpx is not installed")
 
 from lostflops.show.serve.app import App  # noqa: E402
+from lostflops.show.serve.entrance import OneReader, local_entrance  # noqa: E402
 from lostflops.show.serve.live import LivePage  # noqa: E402
+from lostflops.show.serve.sites import RunSite  # noqa: E402
 from lostflops.testing import SyntheticCluster, store  # noqa: E402
 
 PORT, TOKEN = 8765, "right-token"
 HOST = f"127.0.0.1:{PORT}"
+ENTRANCE = local_entrance(PORT, OneReader(TOKEN))
 GOOD = {"Host": HOST, "Authorization": f"Bearer {TOKEN}"}
 
 
@@ -42,7 +45,7 @@ class Server:
         import asyncio
 
         async def all_of_it() -> Any:
-            transport = httpx.ASGITransport(App(self.live, PORT, TOKEN))
+            transport = httpx.ASGITransport(App(RunSite(self.live), ENTRANCE))
             async with httpx.AsyncClient(transport=transport, base_url=f"http://{HOST}") as client:
                 return await asked(client)
 

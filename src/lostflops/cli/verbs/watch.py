@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -135,7 +136,7 @@ class _Screen:
 
         if self.prometheus is None and self.sender is None:
             return
-        samples = collect(board, self.mfu)
+        samples = collect(board, self.mfu, time.time() - time.monotonic())
         if self.prometheus is not None:
             prometheus.write(self.prometheus, samples)
         if self.sender is not None:
