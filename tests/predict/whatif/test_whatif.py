@@ -210,10 +210,25 @@ def test_a_bound_is_not_what_to_do(start: Start) -> None:
 
 def test_an_upper_limit_is_never_shown_as_a_cost(start: Start) -> None:
     tried = _Tried.of(answer(start(), [("network", "2x")], CHANGES))
+    assert (
+        replace(tried, is_bound=True, gain=0.2, gain_interval=(0.1, 0.3)).effect
+        == "saves at most 20.0% (10.0% to 30.0%)"
+    )
     unclear = replace(tried, gain=0.1, gain_interval=(-0.2, 0.3))
     assert unclear.effect == "no clear effect (-20.0% to 30.0%)"
     assert replace(unclear, is_bound=True).effect == "no clear effect (at most 30.0%)"
     assert replace(unclear, is_bound=True, gain_interval=(-0.2, -0.1)).effect == "no clear effect (at most 0.0%)"
+
+
+def test_an_unclear_effect_is_said_in_words_both_ways(folder: Path) -> None:
+    with Run.open(folder) as run:
+        gains, costs = (
+            whatif(run, [("network", value)], build=of(made()), known=CHANGES, keep=False) for value in ("1.1x", "0.9x")
+        )
+    low, high = (format_share(abs(share)) for share in gains.to_json()["gain_interval"])
+    assert f"may be zero: saves up to {high} or costs up to {low} of the step (90% interval), from" in gains.verdict
+    low, high = (format_share(abs(share)) for share in costs.to_json()["gain_interval"])
+    assert f"may be zero: costs up to {low} or saves up to {high} of the step (90% interval), from" in costs.verdict
 
 
 def test_a_verdict_on_a_limit_says_at_most_and_never_names_a_cost(folder: Path) -> None:

@@ -79,7 +79,8 @@ class _Tried:
         if low <= 0 <= high:
             return f"no clear effect ({format_share(low)} to {format_share(high)})"
         if low > 0:
-            return f"saves {format_share(self.gain)} ({format_share(low)} to {format_share(high)})"
+            verb = "saves at most" if self.is_bound else "saves"
+            return f"{verb} {format_share(self.gain)} ({format_share(low)} to {format_share(high)})"
         return f"costs {format_share(-self.gain)} ({format_share(-high)} to {format_share(-low)})"
 
 
