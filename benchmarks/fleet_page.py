@@ -82,10 +82,14 @@ def measure(place: Path, plan: FleetPlan) -> dict[str, Any]:
         "compare": (("compare", pair(job, other)), ("compare", pair(other, job))),
         "run": (("run", named("run-000000")), ("run", named("run-000001"))),
     }
-    seconds, peak = {}, 0.0
+    seconds, cpu, peak = {}, {}, 0.0
     for name, asked in views.items():
         with serving(place) as (process, address):
-            seconds[name] = [ask(address, *question) for question in asked]
+            before = read_cpu(process.pid)
+            first = ask(address, *asked[0])
+            middle = read_cpu(process.pid)
+            seconds[name] = [first, ask(address, *asked[1])]
+            cpu[name] = [round(middle - before, 2), round(read_cpu(process.pid) - middle, 2)]
             peak = max(peak, read_peak(process.pid))
     with serving(place) as (process, address):
         for asked in views.values():
@@ -93,7 +97,7 @@ def measure(place: Path, plan: FleetPlan) -> dict[str, Any]:
                 ask(address, *question)
         peak = max(peak, read_peak(process.pid))
     machine = f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
-    return {"machine": machine, "runs": plan.runs, "seconds, first and again": seconds, "memory_mb": peak}
+    return {"machine": machine, "runs": plan.runs, "seconds, first and again": seconds, "cpu_s": cpu, "memory_mb": peak}
 
 
 def named(name: str) -> dict[str, str]:
@@ -120,6 +124,12 @@ def ask(address: str, view: str, parameters: dict[str, str]) -> float:
     with urlopen(request, timeout=120) as response:
         response.read()
     return round(time.perf_counter() - start, 2)
+
+
+def read_cpu(pid: int) -> float:
+    """Return the CPU time of all threads of a process, which other programs of the machine do not change much."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def read_peak(pid: int) -> float:
