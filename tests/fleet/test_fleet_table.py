@@ -28,9 +28,9 @@ from lostflops.fleet import changes, commits
 from lostflops.fleet.catalogs import load_table
 from lostflops.fleet.changes import add_runs, compact, expire, remove_runs
 from lostflops.fleet.data_files import FILE_ROWS, list_tasks
-from lostflops.fleet.kinds import LocalTable, find_kind
+from lostflops.fleet.kinds import LocalTable, find_kind, is_fleet
 from lostflops.fleet.locations import local_path
-from lostflops.fleet.place import open_fleet
+from lostflops.fleet.place import open_fleet, read_version
 from lostflops.fleet.summary import COLUMNS
 from lostflops.fleet.sweep import GRACE_SECONDS
 
@@ -369,6 +369,17 @@ def test_a_fleet_in_a_bucket_needs_no_catalog(object_store):
     assert len(object_store.keys("fleet/data")) == 1
     assert read(place) == made
     assert str(find_kind(place)) == place
+
+
+def test_a_fleet_in_a_bucket_is_served_and_notices_runs(object_store):
+    place = object_store / "served"
+    assert not is_fleet(place)
+    add_runs(place, [make_summary("a")])
+    assert is_fleet(place)
+    before = read_version(place)
+    assert read_version(place) == before
+    add_runs(place, [make_summary("b")])
+    assert read_version(place) != before
 
 
 def test_garbage_in_a_bucket_is_an_error_in_words(object_store):

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from lostflops.core.errors import RunError, UsageError
-from lostflops.fleet.kinds import BucketTable, LocalTable, NamedCatalog, RunFolder, find_kind, find_target
+from lostflops.fleet.kinds import BucketTable, LocalTable, NamedCatalog, RunFolder, find_kind, find_target, is_fleet
 from lostflops.store.places import Address
 
 
@@ -33,6 +33,19 @@ def test_a_folder_with_a_catalog_is_a_table(tmp_path):
     put_run(tmp_path / "a")
     (tmp_path / "catalog.db").touch()
     assert find_kind(tmp_path) == find_target(tmp_path) == LocalTable(tmp_path)
+
+
+def test_what_is_served_is_a_run_or_a_fleet(tmp_path):
+    run = put_run(tmp_path / "runs" / "a")
+    assert is_fleet(tmp_path / "runs")
+    assert not is_fleet(run)
+    assert not is_fleet(tmp_path / "nothing")
+    put_run(run / "inner")
+    assert not is_fleet(run), "a run may contain anything"
+    assert is_fleet(Path("catalog:prod"))
+    (tmp_path / "table").mkdir()
+    (tmp_path / "table" / "catalog.db").touch()
+    assert is_fleet(tmp_path / "table")
 
 
 def test_runs_are_found_one_and_two_levels_deep(tmp_path):

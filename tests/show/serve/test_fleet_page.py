@@ -222,9 +222,29 @@ def test_a_run_that_is_added_while_served_is_shown(tmp_path: Path, monkeypatch: 
         assert "1 run of 1 job used 20 GPU-hours" in first.json()["html"]
         assert server.ask("GET", "/api/alive").headers["Lostflops-Run"] == first.headers["Lostflops-Run"]
         add_runs(place, [make_summary(1)])
+        assert server.ask("GET", "/api/alive").headers["Lostflops-Run"] != first.headers["Lostflops-Run"]
         again = server.ask("GET", address("overview"))
         assert "2 runs of 1 job used 40 GPU-hours" in again.json()["html"]
         assert again.headers["Lostflops-Run"] != first.headers["Lostflops-Run"]
+
+
+def test_a_run_that_is_put_into_a_folder_is_shown(
+    run_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import shutil
+
+    from lostflops.testing import SyntheticCluster, store
+
+    monkeypatch.setattr("lostflops.show.serve.fleet_page._LOOK_SECONDS", 0)
+    shutil.copytree(run_folder, tmp_path / "runs" / "first")
+    for server in serving(tmp_path / "runs"):
+        assert "1 run of 1 job" in show(server, "overview")
+        store(SyntheticCluster(ranks=1, steps=2).generate(), tmp_path / "runs" / "second")
+        assert "2 runs of 2 jobs" in show(server, "overview")
+        shutil.copytree(run_folder, tmp_path / "runs" / "copy")
+        assert "1 run in this folder is a copy: counted once" in show(server, "overview")
+        shutil.rmtree(tmp_path / "runs")
+        assert "is not a folder" in server.ask("GET", address("overview")).json()["error"]
 
 
 def test_a_fleet_whose_files_are_damaged_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -21,6 +22,7 @@ from tests.fleet.made_fleets import make_fleet
 from tests.fleet.made_runs import make_summary
 
 import lostflops
+from lostflops.testing import SyntheticCluster, store
 
 pytest.importorskip("pyiceberg", reason="the extra fleet is not installed")
 NGINX = shutil.which("nginx", path=os.environ.get("PATH", "") + ":/usr/sbin")
@@ -87,11 +89,21 @@ def team(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Team]:
     subprocess.run(command, check=True, capture_output=True)
     (folder / "tokens").write_text(f"anna {TOKEN}\n")
     (folder / "tokens").chmod(0o600)
-    place = make_fleet(folder / "fleet", [make_summary(n) for n in range(3)])
+    run = store(SyntheticCluster(ranks=2, steps=3).generate(), folder / "runs" / "first")
+    place = make_fleet(folder / "fleet", [make_summary(0, address=str(run)), make_summary(1), make_summary(2)])
     port, server = free_port(), free_port()
     (folder / "nginx.conf").write_text(configuration(folder, port, server))
     serve = [sys.executable, "-m", "lostflops", "serve", str(place), "--port", str(server), "--no-browser"]
-    serve += ["--behind", f"https://{NAME}/team/", "--token-file", f"{folder}/tokens", "--audit", f"{folder}/audit"]
+    serve += [
+        "--runs",
+        f"{folder}/runs",
+        "--behind",
+        f"https://{NAME}/team/",
+        "--token-file",
+        f"{folder}/tokens",
+        "--audit",
+        f"{folder}/audit",
+    ]
     environment = {**os.environ, "PYTHONPATH": SOURCE}
     with (
         subprocess.Popen(serve, stdout=subprocess.PIPE, text=True, env=environment) as program,
@@ -127,6 +139,16 @@ def test_a_reader_with_a_token_sees_the_fleet(team: Team) -> None:
     assert "3 runs of 1 job used 60 GPU-hours" in found.json()["html"]
     assert team.ask(OVERVIEW, Origin=f"https://{NAME}").status_code == 200
     assert found.headers["Content-Security-Policy"].startswith("default-src 'none'")
+
+
+def test_the_page_of_a_run_is_below_the_same_address(team: Team) -> None:
+    html = team.ask("/team/api/job?name=llama&width=900").json()["html"]
+    [link] = re.findall(r'href="(runs/[0-9a-f]{16}/)"', html)
+    assert 'src="app.js"' in team.ask(f"/team/{link}", token="").text
+    assert team.ask(f"/team/{link}api/questions", token="").status_code == 401
+    assert team.ask(f"/team/{link}api/questions").json()["sections"]
+    entry = json.loads(team.audit.read_text().splitlines()[-1])
+    assert (entry["reader"], entry["path"]) == ("anna", f"/{link}api/questions")
 
 
 def test_nobody_else_does(team: Team) -> None:

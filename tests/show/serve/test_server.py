@@ -98,6 +98,27 @@ def test_without_the_extra(
     )
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["RUNS", "RUNS"], "a fleet is served alone"),
+        (["RUN", "--runs", "RUNS"], "--runs is only for a fleet"),
+        (["RUN", "--behind", "lostflops.example.org"], "is not the address of a page"),
+        (["RUN", "--token-file", "RUNS/none"], "cannot be read: No such file"),
+        (["RUN", "--audit", "RUNS"], "the audit log .* cannot be written: Is a directory"),
+    ],
+)
+def test_options_that_cannot_be_used(
+    run_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str
+) -> None:
+    runs = tmp_path / "runs"
+    runs.mkdir()
+    (runs / "a").symlink_to(run_folder)
+    code, error = refused(capsys, *(word.replace("RUNS", str(runs)).replace("RUN", str(run_folder)) for word in words))
+    assert code == 2
+    assert re.search(said, error)
+
+
 def test_no_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, said = refused(capsys, str(tmp_path))
     assert code == 5

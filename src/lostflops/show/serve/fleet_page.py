@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 FleetView = Callable[[Fleet, Judgements], Result]
 SECONDS: Final = 120.0
-_LOOK_SECONDS: Final = 2.0
+_LOOK_SECONDS: Final = 5.0
 """How long a fleet counts as unchanged without another look."""
 _END_SECONDS: Final = 0.5
 _MOST_KEPT: Final = 64
@@ -89,14 +89,18 @@ class FleetPage:
         self._version = read_version(place)
         self._looked = time.monotonic()
         self._kept: dict[Hashable, asyncio.Task[Result]] = {}
-        self._first = StoppableFleet(self._fleet, self._judged)
-        self._judging = threading.Thread(target=self._judge, daemon=True)
-        self._judging.start()
+        self._start_judging()
 
-    def _judge(self) -> None:
+    def _start_judging(self) -> None:
         """Judge jobs and hosts before somebody asks: in a large fleet this takes most of the first answer."""
-        with suppress(Exception):  # the first who asks sees what is wrong
-            answer_fleet(self._first, FleetScope(), judged=self._judged)
+        self._first = first = StoppableFleet(self._fleet, self._judged)
+
+        def judge() -> None:
+            with suppress(Exception):  # the first who asks sees what is wrong
+                answer_fleet(first, FleetScope(), judged=first.judged)
+
+        self._judging = threading.Thread(target=judge, daemon=True)
+        self._judging.start()
 
     @property
     def identity(self) -> str:
@@ -105,7 +109,7 @@ class FleetPage:
 
     async def answer(self, key: Hashable, view: FleetView) -> Result:
         """Return an answer that is computed once for all who ask; it goes on if one of them leaves."""
-        await self._renew()
+        await self.renew()
         task = self._kept.get(key)
         if task is None:
             while len(self._kept) >= _MOST_KEPT:
@@ -116,7 +120,7 @@ class FleetPage:
 
     async def look_up(self, question: Callable[[Fleet], str | None]) -> str | None:
         """Return the answer to a small question, which is not kept."""
-        await self._renew()
+        await self.renew()
         work = StoppableFleet(self._fleet, self._judged)
         return await self._workers.answer(work, question, SECONDS)
 
@@ -124,7 +128,7 @@ class FleetPage:
         work = StoppableFleet(self._fleet, self._judged)
         return await self._workers.answer(work, lambda fleet: view(fleet, fleet.judged), SECONDS)
 
-    async def _renew(self) -> None:
+    async def renew(self) -> None:
         """Forget answers if the fleet has changed; look at most every few seconds."""
         if time.monotonic() - self._looked < _LOOK_SECONDS:
             return
@@ -134,6 +138,8 @@ class FleetPage:
             fleet = await asyncio.to_thread(open_fleet, self.place, _summarise)
             self._fleet, self._judged, self._version = fleet, Judgements(), version
             self._kept.clear()
+            self._first.stop()
+            self._start_judging()
 
     def _forget(self, key: Hashable, task: asyncio.Task[Result]) -> None:
         """Forget an answer that failed, so that it may be tried again."""

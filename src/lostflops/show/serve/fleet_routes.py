@@ -65,8 +65,9 @@ async def base_style(_page: None, _parameters: Parameters, _body: Any) -> Respon
     return Response(asset("app.css"), media_type="text/css")
 
 
-async def alive(_page: FleetPage, _parameters: Parameters, _body: Any) -> Response:
+async def alive(page: FleetPage, _parameters: Parameters, _body: Any) -> Response:
     """Return whether the server is there; the header says whether the fleet is still the same."""
+    await page.renew()
     return Response("{}", media_type="application/json")
 
 

@@ -28,6 +28,7 @@ from lostflops.show.serve.fleet_page import FleetPage
 from lostflops.show.serve.fleet_routes import FleetSite
 from lostflops.show.serve.limits import ServeLimits
 from lostflops.show.serve.live import LivePage
+from lostflops.show.serve.opened_runs import MOST_OPEN
 from lostflops.show.serve.sites import RunSite, Site
 from lostflops.store.memory_limit import limit_memory
 from lostflops.store.places import Place
@@ -77,7 +78,7 @@ def serve_fleet(
     access: ServeAccess | None = None,
 ) -> None:
     """Serve a fleet until Ctrl-C or SIGTERM; `folders` are those in which its runs may be opened."""
-    limits = ServeLimits.within(limit_memory())
+    limits = ServeLimits.within(limit_memory() // MOST_OPEN)  # each open run has processes of its own
     serve_site(
         lambda: FleetSite(FleetPage(place, folders, limits)), port, tell, browser=browser, limits=limits, access=access
     )
