@@ -530,3 +530,18 @@ def test_merging_gives_way_to_a_run_that_is_replaced(place, patch_catalog):
     patch_catalog(replace_first)
     compact(place)
     assert [summary.mfu for summary in read(place)] == [0.4, 0.4, 0.9, 0.4]
+
+
+@pytest.mark.parametrize("where", ["local", "configured", "bucket"])
+def test_files_from_before_a_time_are_not_opened(where, tmp_path, configured, request, monkeypatch):
+    place = tmp_path / "fleet" if where == "local" else configured
+    if where == "bucket":
+        place = request.getfixturevalue("object_store") / "fleet"
+    for number in range(3):
+        add_runs(place, [make_summary(str(number), start=100 * number, stop=1000)])
+    for task in list_tasks(load_table(find_kind(place)), "start < 100"):
+        load_table(find_kind(place)).io.delete(task.file.file_path)
+    with open_fleet(place, None).table(["run"], since=150) as fleet:
+        assert fleet.execute("select run from runs").fetchall() == [("2",)]
+    with pytest.raises(BrokenRun):
+        read(place)

@@ -48,15 +48,21 @@ class FleetScope:
     since: date | None = None
     labels: Mapping[str, str]
 
+    @property
+    def since_ns(self) -> int | None:
+        if self.since is None:
+            return None
+        return int(datetime.combine(self.since, datetime.min.time(), UTC).timestamp()) * 10**9
+
     def condition(self) -> tuple[str, list[Any]]:
         """Return SQL and its values."""
         terms, values = ["true"], list[Any]()
         if self.job:
             terms.append("name = ?")
             values.append(self.job)
-        if self.since is not None:
+        if self.since_ns is not None:
             terms.append("start >= ?")
-            values.append(int(datetime.combine(self.since, datetime.min.time(), UTC).timestamp() * 1e9))
+            values.append(self.since_ns)
         for name, value in self.labels.items():
             terms.append("map_extract_value(labels, ?) = ?")
             values += [name, value]
@@ -65,7 +71,7 @@ class FleetScope:
 
 def answer_fleet(fleet: Fleet, scope: FleetScope, by: str = "") -> Result:
     """Return where the hours of all runs went, and what would return most of them."""
-    with fleet.table(_COLUMNS) as connection:
+    with fleet.table(_COLUMNS, scope.since_ns) as connection:
         condition, values = scope.condition()
         connection.execute(f"create temp table chosen as select * from runs where {condition}", values)
         counts = connection.execute(_COUNTS).fetchall()[0]
