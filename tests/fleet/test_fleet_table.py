@@ -20,6 +20,7 @@ from made_summaries import make_summary, summaries
 pytest.importorskip("pyiceberg", reason="the extra fleet is not installed")
 
 import sqlalchemy
+from pyarrow.parquet import ParquetFile
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.utils.config import Config
 
@@ -545,3 +546,15 @@ def test_files_from_before_a_time_are_not_opened(where, tmp_path, configured, re
         assert fleet.execute("select run from runs").fetchall() == [("2",)]
     with pytest.raises(BrokenRun):
         read(place)
+
+
+def test_adding_to_a_bucket_reads_the_names_of_runs_and_not_their_rows(object_store):
+    place = object_store / "fleet"
+    add_runs(place, [make_summary(f"{number:032x}", name="x" * 5000 + str(number)) for number in range(0, 400, 2)])
+    table = load_table(find_kind(place))
+    (task,) = list_tasks(table)
+    with table.io.open_parts(task.file.file_path) as file:
+        ParquetFile(file).read(columns=["run"])
+        assert file.cache.total_requested_bytes < task.file.file_size_in_bytes / 2
+    add_runs(place, [make_summary(f"{number:032x}") for number in range(3)])
+    assert len(read(place)) == 201
