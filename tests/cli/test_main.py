@@ -69,6 +69,7 @@ FLAGS = {
         "--label",
         "--since",
         "--before",
+        "--csv",
         "--json",
     },
     "devices": {"RUN", "--prices", "--tokens-per-step", "--samples-per-step", "--plot", "--html", "--json"},
