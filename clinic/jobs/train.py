@@ -10,6 +10,7 @@ import contextlib
 import json
 import random
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,14 +26,15 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 class Pictures(Dataset[Tensor]):
     """Reading and decoding one takes its time."""
 
-    def __init__(self, count: int, width: int, seconds: float) -> None:
+    def __init__(self, count: int, width: int, seconds: float, late_seconds: float, late_from: int) -> None:
         self._count, self._width, self._seconds = count, width, seconds
+        self._late_seconds, self._late_from = late_seconds, late_from
 
     def __len__(self) -> int:
         return self._count
 
     def __getitem__(self, index: int) -> Tensor:
-        time.sleep(self._seconds)
+        time.sleep(self._late_seconds if index >= self._late_from else self._seconds)
         return torch.full((self._width,), index % 7 / 7)
 
 
@@ -79,6 +81,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--metrics", type=int, default=0, help="how many are averaged over ranks")
     parser.add_argument("--metrics-every", type=int, default=1)
     parser.add_argument("--barrier", action="store_true")
+    parser.add_argument("--begin", type=int, default=0, help="first step of --slow and --far-disk")
+    parser.add_argument("--hang", help="RANK:STEP, who waits there for something that never comes")
     return parser.parse_args()
 
 
@@ -91,10 +95,11 @@ def loader(asked: argparse.Namespace) -> DataLoader[Tensor]:
         sizes = [chance.randint(low, high) for _ in range(count)]
     elif asked.rank_batch:
         sizes = [int(asked.rank_batch.split(",")[rank])]
-    read_ms = asked.read_ms
+    read_ms = late_ms = asked.read_ms
     if asked.far_disk and int(asked.far_disk.split(":")[0]) == rank:
-        read_ms = float(asked.far_disk.split(":")[1])
-    pictures = Pictures(sum(sizes) * count, asked.width, 1e-3 * read_ms)
+        late_ms = float(asked.far_disk.split(":")[1])
+    begin = sum(sizes[number % len(sizes)] for number in range(asked.begin * asked.accumulate))
+    pictures = Pictures(sum(sizes) * count, asked.width, 1e-3 * read_ms, 1e-3 * late_ms, begin)
     return DataLoader(pictures, batch_sampler=Batches(sizes, count), num_workers=asked.workers)
 
 
@@ -110,17 +115,28 @@ class Training:
         self._network = Network(asked.layers, asked.width, asked.sample_ms, asked.heads)
         self._network.frozen = nn.Parameter(torch.zeros(asked.frozen_mb, 250_000), requires_grad=False)
         self._aging = 1.0
-        if asked.slow:
-            rank, factor, *aging = asked.slow.split(":")
-            if int(rank) == self._rank:
-                self._network.slow_down(float(factor))
-                self._aging = float(aging[0]) if aging else 1.0
+        if not asked.begin:
+            self._become_slow()
         self._usual = [block.seconds for block in self._network]
         self._chance = random.Random(self._rank)
         self.model = DistributedDataParallel(self._network, bucket_cap_mb=asked.bucket_mb, gradient_as_bucket_view=True)
         self.optimizer = optimizer_of(self.model, asked.optimizer)
 
+    def _become_slow(self) -> None:
+        if self._asked.slow:
+            rank, factor, *aging = self._asked.slow.split(":")
+            if int(rank) == self._rank:
+                self._network.slow_down(float(factor))
+                self._aging = float(aging[0]) if aging else 1.0
+
+    def _wait_for_lock(self) -> None:
+        threading.Event().wait(3600)
+
     def step(self, number: int, batches: list[Tensor]) -> None:
+        if number and number == self._asked.begin:
+            self._become_slow()
+        if self._asked.hang == f"{self._rank}:{number}":
+            self._wait_for_lock()
         self._network.slow_down(self._aging)
         if self._asked.jitter:
             factor = 1 + self._asked.jitter * (2 * self._chance.random() - 1)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from lostflops.account.ledger.mfu import Claims
     from lostflops.account.ledger.windows import WindowKind
     from lostflops.core.results import Pairs, Result
+    from lostflops.fleet.regressions import JobStatus
     from lostflops.fleet.summary import RunSummary
     from lostflops.ingest.rounds import IngestProgress
     from lostflops.predict.costs.times import CommTimes
@@ -501,22 +502,35 @@ def ask_fleet(
     job: str = "",
     labels: Sequence[str] = (),
     since: str = "",
+    week: str = "",
+    host: str = "",
+    status: str = "",
     progress: Progress | None = None,
 ) -> Result:
     """Return what many runs show together: hours by cause, fixes, slow hosts, jobs.
 
     `place` is a folder with runs in it, or where `add_to_fleet` put them. `by` is job, device, host, week, or the name
-    of a label; `labels` are written as "team=vision", and `since` as "2026-01-31".
+    of a label. The other options choose runs: `job` by name, in which `*` is any letters; `labels` are written as
+    "team=vision", `since` and `week` as "2026-01-31", where a week is named by any of its days; `status` is slower,
+    faster, unchanged or unknown.
     """
     from lostflops.collect.labels import parse_label
-    from lostflops.fleet.answer import FleetScope, answer_fleet
+    from lostflops.fleet.answer import answer_fleet
+    from lostflops.fleet.choose import FleetScope
     from lostflops.fleet.place import open_fleet
 
     try:
         chosen = dict(parse_label(one) for one in labels)
     except ValueError as error:
         raise UsageError(str(error)) from None
-    scope = FleetScope(job=job, since=_day(since, "since") if since else None, labels=chosen)
+    scope = FleetScope(
+        job=job,
+        since=_day(since, "since") if since else None,
+        week=_day(week, "week") if week else None,
+        host=host,
+        status=_job_status(status) if status else None,
+        labels=chosen,
+    )
     return answer_fleet(open_fleet(place, _summarise_counted(progress)), scope, by)
 
 
@@ -591,6 +605,15 @@ def _day(text: str, option: str) -> date:
         return date.fromisoformat(text)
     except ValueError:
         raise UsageError(f"--{option} {text} is not a day: write it as 2026-01-31") from None
+
+
+def _job_status(text: str) -> JobStatus:
+    from lostflops.fleet.regressions import JobStatus
+
+    try:
+        return JobStatus(text)
+    except ValueError:
+        raise UsageError(f"--status {text} is not known: write {', '.join(JobStatus)}") from None
 
 
 def _summarise_counted(progress: Progress | None) -> Callable[[Run], RunSummary]:
@@ -684,6 +707,8 @@ def hang(dumps: Runs, *, limit: int = 20) -> Result:
     from lostflops.ingest import ingest as read_traces
 
     places = _sources(dumps)
+    if len(places) == 1 and (recorded := _dumps_of_run(places[0])):
+        places = recorded
     if len(places) == 1 and is_run(places[0]):
         with open(places[0]) as run:
             return run.hang(limit=limit)
@@ -691,6 +716,21 @@ def hang(dumps: Runs, *, limit: int = 20) -> Result:
         read_traces(places, Path(folder) / "run")
         with open(Path(folder) / "run") as run:
             return run.hang(limit=limit)
+
+
+def _dumps_of_run(place: Place) -> list[str]:
+    """Return the dumps and records that the ranks of a job left in its capture, unless the run has dumps already."""
+    from lostflops.collect.capture import FLIGHT_PREFIX, FOLDER, SUFFIX
+
+    folder = Path(place) / FOLDER
+    dumps = sorted(folder.glob(f"{FLIGHT_PREFIX}*"))
+    if not dumps:
+        return []
+    if is_run(place):
+        with open(place) as run:
+            if run.stored.rows("select 1 from flight limit 1"):
+                return []
+    return [str(path) for path in (*dumps, *sorted(folder.rglob(f"*{SUFFIX}")))]
 
 
 def is_run(place: Place) -> bool:
@@ -718,7 +758,7 @@ def doctor(
     *,
     python: str | None = None,
     cluster: bool = False,
-    seconds: float = 60,
+    seconds: float | None = None,
     device: str | None = None,
     topology: Place | None = None,
 ) -> Result:
@@ -726,10 +766,12 @@ def doctor(
 
     With `cluster`, measure all ranks of the job that this process is a rank of, and return whether they are healthy:
     every rank calls it, before its own process group exists, and every rank gets the result. Then `run` is the folder
-    that the job writes to. With a `topology`, collectives are compared with NCCL's model.
+    that the job writes to. It ends after at most `seconds` (60 if None). With a `topology`, collectives are compared
+    with NCCL's model.
     """
+    _check_doctor_options(python, cluster=cluster, seconds=seconds, device=device, topology=topology)
     if cluster:
-        return _doctor_cluster(Path(run or ""), seconds, device, topology)
+        return _doctor_cluster(Path(run or ""), 60 if seconds is None else seconds, device, topology)
     import os
     import sys
 
@@ -745,6 +787,20 @@ def doctor(
     if run is not None and (Path(run) / FOLDER).is_dir():
         checks += capture_checks(Path(run) / FOLDER)
     return result(checks)
+
+
+def _check_doctor_options(python: str | None, *, cluster: bool, **of_cluster: object) -> None:
+    """Refuse an option that the chosen check would ignore."""
+    from lostflops.core.errors import UsageError
+
+    if cluster:
+        if python is not None:
+            raise UsageError("--python is not for --cluster, where each rank uses the Python that it was started with")
+        return
+    given = [f"--{name}" for name, value in of_cluster.items() if value is not None]
+    if given:
+        others = "leave it out" if len(given) == 1 else "leave them out"
+        raise UsageError(f"only --cluster has {' and '.join(given)}: add --cluster, or {others}")
 
 
 def _doctor_cluster(folder: Path, seconds: float, device: str | None, topology: Place | None) -> Result:

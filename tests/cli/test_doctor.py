@@ -321,3 +321,23 @@ def test_the_verb_on_this_machine(lostflops, tmp_path: Path, monkeypatch: pytest
     assert outcome.code == (0 if found.torch else 3)
     assert outcome.out.startswith("What can be measured here\n")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--seconds", "30"), "only --cluster has --seconds: add --cluster, or leave it out"),
+        (
+            ("--device", "cpu", "--topology", "dgx-h100"),
+            "only --cluster has --device and --topology: add --cluster, or leave them out",
+        ),
+        (
+            ("--cluster", "--python", sys.executable),
+            "--python is not for --cluster, where each rank uses the Python that it was started with",
+        ),
+    ],
+)
+def test_an_option_of_the_other_check_is_refused(lostflops, options: tuple[str, ...], message: str) -> None:
+    outcome = lostflops("doctor", *options)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert message in " ".join(outcome.err.split())

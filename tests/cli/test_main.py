@@ -56,7 +56,7 @@ FLAGS = {
     | CLAIMS
     | MARKDOWN,
     "open": {"RUN", "--out", "--browser", "--json"},
-    "serve": {"RUN", "B", "--port", "--browser", "--json"},
+    "serve": {"RUN|PLACE", "B", "--port", "--browser", "--runs", "--behind", "--token-file", "--audit", "--json"},
     "export": {"RUN", "--perfetto", "--wandb", "--mlflow", "--tensorboard", "--rank", "--step", "--json"},
     "diagnose": {"RUN", "--usd-per-hour", "--top", "--calibration", "--topology", "--json"} | MARKDOWN,
     "explain": {"RUN", "N", "--usd-per-hour", "--calibration", "--topology", "--json"} | MARKDOWN,
@@ -68,6 +68,9 @@ FLAGS = {
         "--job",
         "--label",
         "--since",
+        "--week",
+        "--host",
+        "--status",
         "--before",
         "--csv",
         "--json",

@@ -144,3 +144,12 @@ def test_ranks_that_there_are_not(lostflops, job: Job, ranks: str, words: str) -
     outcome = lostflops("snap", job.folder.parent, "--ranks", ranks)
     assert outcome.code == 2
     assert words in outcome.err
+
+
+def test_a_command_in_an_error_can_be_pasted(lostflops, tmp_path: Path) -> None:
+    """The name of the run has a space, so it is quoted."""
+    run = tmp_path / "my run"
+    for verb, words in (("snap", f"lostflops run --out '{run}'"), ("report", f"lostflops ingest TRACES -o '{run}'")):
+        outcome = lostflops(verb, run)
+        assert outcome.code != 0
+        assert words in outcome.err.replace("\n", " ")

@@ -78,6 +78,7 @@ THEMSELVES = (
     ("accelerate_loop.py", "--tracker", ("accelerate",), 2),
 )
 """Scripts that record themselves when told to."""
+_DATED = re.compile(r"\[\d{4}-\d\d-\d\d ")
 WITH_TESTS_OF_THEIR_OWN = {"profiler_handler.py", "relu_mask/train.py"}
 
 
@@ -102,8 +103,10 @@ def needs(*packages: str) -> None:
 
 
 def without_times(output: str) -> str:
-    """Remove what differs between two runs: times, and the connections that gloo prints before torch 2.11."""
-    output = "".join(line for line in output.splitlines(keepends=True) if "connected peer ranks" not in line)
+    """Remove what differs between two runs: times, the connections that gloo prints before torch 2.11, and dated
+    lines of DeepSpeed, which other frameworks import if it is installed."""
+    lines = (line for line in output.splitlines(keepends=True) if "connected peer ranks" not in line)
+    output = "".join(line for line in lines if not _DATED.match(line))
     return re.sub(r"'train_(runtime|samples_per_second|steps_per_second)': '[^']*'", "", output)
 
 

@@ -270,6 +270,71 @@ def test_a_process_without_a_last_word_loses_no_step_that_ended(tmp_path: Path) 
         assert steps == list(range(12)), f"rank {rank}"
 
 
+FORKED_WHILE_HELD = """
+import os, threading, torch
+from torch.utils.data import DataLoader, Dataset
+from lostflops.collect import current, writer
+
+writes, ends = threading.Event(), threading.Event()
+
+class SlowDisk:
+    def __getattr__(self, name):
+        return getattr(os, name)
+
+    def write(self, file, data):
+        writes.set()
+        ends.wait(60)
+        return os.write(file, data)
+
+def train():
+    model(torch.ones(4, 8)).sum().backward()
+    optimizer.step()
+
+def hold():
+    with recorder._hook_guard, recorder.captures._lock:
+        held.set()
+        ends.wait(60)
+
+class Asking(Dataset):
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, place):
+        answers = []
+        recorder.spent_in_comm_hook(1)
+        recorder.captures.ask(lambda: answers.append(place))
+        recorder.flush()
+        return answers[0]
+
+writer.os = SlowDisk()
+torch.set_num_threads(1)
+recorder, held = current.recorder, threading.Event()
+model = torch.nn.Linear(8, 8)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+train()
+assert writes.wait(60) and not ends.is_set()
+threading.Thread(target=hold).start()
+held.wait(60)
+loader = DataLoader(Asking(), num_workers=2, multiprocessing_context="fork", timeout=30)
+print(sorted(int(place) for batch in loader for place in batch))
+ends.set()
+train()
+"""
+
+
+def test_workers_forked_while_threads_of_the_collector_hold_locks_load_all_batches(tmp_path: Path) -> None:
+    """One thread is in the middle of a write; another holds every lock that a forked child could ask for."""
+    done = finish([PYTHON, "-W", "ignore::DeprecationWarning", "-c", FORKED_WHILE_HELD], recorded(tmp_path))
+    assert (done.code, done.stdout) == (0, b"[0, 1, 2, 3]\n"), done.stderr
+    steps = [
+        record["step"]
+        for frame in frames_of(rank_file(tmp_path, 0))
+        for record in frame.records
+        if record["kind"] == "step"
+    ]
+    assert steps == [0, 1]
+
+
 def test_wrapped_functions_of_os_are_still_those_of_os(tmp_path: Path) -> None:
     program = (
         "import os, pickle, torch\n"

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from lostflops.account.ledger.lines import LINES
 from lostflops.account.pace.life import LIFE
 from lostflops.core.errors import UsageError
-from lostflops.fleet.answer import FleetScope, answer_fleet
+from lostflops.fleet.answer import answer_fleet
+from lostflops.fleet.choose import FleetScope
 from lostflops.fleet.rows import fill_table
 from lostflops.fleet.summary import HostSummary, RunSummary
 from tests.fleet.made_runs import HOUR, make_finding, make_summary
@@ -25,6 +26,8 @@ from tests.fleet.made_runs import HOUR, make_finding, make_summary
 
 class Summaries:
     """A fleet in memory."""
+
+    place = "memory"
 
     def __init__(self, made: Sequence[RunSummary]) -> None:
         self._made = made

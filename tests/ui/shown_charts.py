@@ -62,7 +62,7 @@ def _cell(block: HeatMap, row: str, place: str, value: float | None) -> tuple[st
 
 def _whole(value: float, unit: str) -> float:
     """What has a unit of whole numbers is shown with it, whatever Python took it for."""
-    return round(value) if unit in ("ns", "bytes", "flop", "count") else value
+    return round(value) if unit in ("ns", "bytes", "flop", "flops", "count") else value
 
 
 def plot_is(where: Locator, block: Plot, told: Rows) -> int:

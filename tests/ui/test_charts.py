@@ -104,12 +104,12 @@ def test_axes_have_round_values_in_their_units(shown: Shown) -> None:
 
 def test_ratios_have_round_values_too(shown: Shown) -> None:
     """Few values of a roofline are no reason to write just them; numbers of things are."""
-    work, rate = Field("flop_per_byte", "count"), Field("flop_per_second", "flop")
+    work, rate = Field("flop_per_byte", "count"), Field("flop_per_second", "flops")
     roof = ((204.8, 686e12), (295.2, 989e12), (819.2, 584e12), (1117.1, 584e12), (4681.1, 989e12))
     tab = shown(_plot("roofline", work, rate, *roof, log=True))
     assert _labels(tab, "roofline") == (
         ["200", "500", "1000", "2000", "5000"],
-        ["600 TFLOP", "700 TFLOP", "800 TFLOP", "900 TFLOP", "1 PFLOP"],
+        ["600 TFLOP/s", "700 TFLOP/s", "800 TFLOP/s", "900 TFLOP/s", "1 PFLOP/s"],
     )
 
 
@@ -183,6 +183,29 @@ def test_series_can_be_switched_off(shown: Shown) -> None:
     assert tab.locator(".plot .chart path[visibility=hidden]").get_attribute("data-points") == "3"
     tab.locator(".chart svg").focus()
     assert _told(tab)[""] == "all_reduce: fitted"
+
+
+def test_single_marks_have_their_names_beside_them_where_there_is_room(shown: Shown) -> None:
+    """Two marks at one place have names on different sides, and no name covers another."""
+    places = {"H100-SXM5": (10.0, 100.0), "MI300X": (40.0, 60.0), "A100": (60.0, 20.0), "twin": (40.0, 60.0)}
+    line = Series("best", "line", ((10.0, 20.0), (80.0, 20.0)))
+    tab = shown(
+        Plot("devices", "", SIZES, TIMES, (*(Series(name, "marks", (at,)) for name, at in places.items()), line)),
+        Plot("pairs", "", SIZES, TIMES, tuple(Series(name, "marks", (at, at)) for name, at in places.items())),
+    )
+    names = tab.locator("[data-block=devices] .chart text.name")
+    names.first.wait_for()
+    assert sorted(names.all_text_contents()) == ["A100", "H100-SXM5", "MI300X", "twin"]
+    boxes = names.evaluate_all(
+        "all => all.map(one => one.getBoundingClientRect()).map(box => [box.left, box.top, box.right, box.bottom])"
+    )
+    for place, (left, top, right, bottom) in enumerate(boxes):
+        for other in boxes[place + 1 :]:
+            assert left >= other[2] or other[0] >= right or top >= other[3] - 4 or other[1] >= bottom - 4
+    tab.locator("[data-block=devices]").get_by_role("button", name="MI300X").click()
+    hidden = tab.locator("[data-block=devices] .chart text.name[visibility=hidden]")
+    assert hidden.all_text_contents() == ["MI300X"]
+    assert tab.locator("[data-block=pairs] text.name").count() == 0
 
 
 def test_plots_of_nothing_and_of_one_point(shown: Shown) -> None:

@@ -24,7 +24,7 @@ TIES = [number / 2**power for power in range(1, 14) for number in (1, 3, 5, 37, 
 REAL = [*TIES, 0.0, -0.0, 1e-300, 1e-5, 0.0001, 0.00009999999999, 0.9995, 0.99951, 0.00049, 0.0005, 999.5, 1e15, 1e22]
 REAL += [chance.uniform(0, 10 ** chance.randrange(-8, 9)) for _ in range(150)]
 VALUES: dict[Unit, list[Value]] = {
-    **{unit: [value for one in WHOLE for value in (one, -one)] for unit in ("ns", "bytes", "flop", "count")},
+    **{unit: [value for one in WHOLE for value in (one, -one)] for unit in ("ns", "bytes", "flop", "flops", "count")},
     **{unit: [value for one in REAL for value in (one, -one)] for unit in ("share", "rate", "gbs")},
     # JSON does not tell 5e15 from an integer.
     "": [

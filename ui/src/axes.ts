@@ -87,7 +87,7 @@ export function written(value: number, unit: Unit, digits = DIGITS): string {
   if (Math.abs(value) >= HUGE) return value.toExponential(2);
   if (unit === "share") return `${brief(100 * value, digits)}%`;
   if (unit === "" || unit === "count") return writtenCount(value, digits);
-  if (unit !== "ns" && unit !== "bytes" && unit !== "flop") return brief(value, digits);
+  if (unit !== "ns" && unit !== "bytes" && unit !== "flop" && unit !== "flops") return brief(value, digits);
   if (Math.abs(value) < 1) return unit === "ns" && value ? `${brief(value, digits)} ns` : brief(value, digits);
   const name = formatValue(value, unit).split(" ")[1] as string;
   return `${brief(value / factor(name, unit), digits)} ${name}`;

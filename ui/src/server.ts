@@ -43,7 +43,8 @@ export class Server {
     const query = parameters ? `?${new URLSearchParams(parameters)}` : "";
     const headers: Record<string, string> = { Authorization: `Bearer ${this.token}` };
     if (body) headers["Content-Type"] = "application/json";
-    const response = await fetch(path + query, {
+    // Relative: behind a proxy, or among the runs of a fleet, the page is below a path of its own.
+    const response = await fetch(`.${path}${query}`, {
       method: body ? "POST" : "GET",
       headers,
       body: body ? JSON.stringify(body) : null,

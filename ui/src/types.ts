@@ -1,6 +1,6 @@
 // What the page is given: the plain data of show/report/view.py. Units are those of results.py.
 
-export type Unit = "" | "count" | "ns" | "bytes" | "flop" | "share" | "time" | "rate" | "gbs";
+export type Unit = "" | "count" | "ns" | "bytes" | "flop" | "flops" | "share" | "time" | "rate" | "gbs";
 export type Value = string | number | boolean | null;
 
 export interface Blob {

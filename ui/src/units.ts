@@ -20,7 +20,8 @@ const DURATIONS: Scale = [
 const PREFIXES = ["", "k", "M", "G", "T", "P", "E", "Z"];
 const BYTES = prefixed("B");
 const FLOPS = prefixed("FLOP");
-const WHOLE: readonly Unit[] = ["ns", "bytes", "flop", "count", "time"];
+const FLOP_RATES = prefixed("FLOP/s");
+const WHOLE: readonly Unit[] = ["ns", "bytes", "flop", "flops", "count", "time"];
 const UNPRINTABLE = /(?! )[\p{C}\p{Z}]/gu;
 const SHORT: Record<string, string> = { "\n": "\\n", "\r": "\\r", "\t": "\\t" };
 const LONG_INTEGER = /^-?\d{16,}$/;
@@ -97,6 +98,7 @@ function formatWhole(value: bigint, unit: Unit): string {
   if (unit === "ns") return scaled(value, DURATIONS);
   if (unit === "bytes") return scaled(value, BYTES);
   if (unit === "flop") return scaled(value, FLOPS);
+  if (unit === "flops") return scaled(value, FLOP_RATES);
   return grouped(value.toString());
 }
 

@@ -197,7 +197,7 @@ def _is_over(state: tuple[str, int] | None, written: int | None) -> bool:
 
 
 def main(arguments: list[Any]) -> None:
-    _end_with(int(arguments[0]))
+    end_with_parent(int(arguments[0]))
     from lostflops.collect.export import pending
     from lostflops.ingest import ingest
 
@@ -218,7 +218,7 @@ def main(arguments: list[Any]) -> None:
     in_turn(lambda: ingest([capture], run, workers=workers, is_early=True), behind_anybody=True)
 
 
-def _end_with(parent: int) -> None:
+def end_with_parent(parent: int) -> None:
     """End this process when the parent ends, even if that is killed; unblock signals that the parent blocked for its
     command."""
     signal.pthread_sigmask(signal.SIG_SETMASK, ())

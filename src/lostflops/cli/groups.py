@@ -1,5 +1,6 @@
 """The first screen of `lostflops --help`, and the handling of a first word that is not a verb."""
 
+import shlex
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
@@ -89,7 +90,9 @@ class Verbs(typer.core.TyperGroup):
         alike = get_close_matches(word.lower(), list(self.commands), 1, ALIKE)
         near = SYNONYMS.get(word.lower()) or (alike[0] if alike else None)
         hint = f" Did you mean {near!r}?" if near else " lostflops help all lists the verbs."
-        there = "" if near or not Path(word).exists() else f" To read traces: lostflops ingest {word} -o run"
+        there = (
+            "" if near or not Path(word).exists() else f" To read traces: lostflops ingest {shlex.quote(word)} -o run"
+        )
         ctx.fail(f"{word!r} is neither a verb nor a run.{there or hint}")
 
 

@@ -35,6 +35,9 @@ from lostflops.core.limits import CHECKS_PER_BYTE, LARGEST_FRAME
 FOLDER: Final = "capture"
 SUFFIX: Final = ".capture"
 WINDOWS: Final = "windows"
+FLIGHT_PREFIX: Final = "flight_rank_"
+ANOMALIES: Final = "anomalies"
+"""Folder of a run, beside that of its capture, with what a job that watched itself noticed."""
 VERSION: Final = 1
 
 _MAGIC: Final = b"\x89LFC"
@@ -86,6 +89,11 @@ def rank_file(folder: Path, rank: int) -> Path:
 
 def host_file(folder: Path, host: str) -> Path:
     return folder / f"host-{re.sub(r'[^A-Za-z0-9._-]', '_', host)}{SUFFIX}"
+
+
+def flight_file(folder: Path, rank: int) -> Path:
+    """Return the place of the Flight Recorder dump of a rank whose step does not end."""
+    return folder / f"{FLIGHT_PREFIX}{rank}"
 
 
 def trace_file(folder: Path, rank: int, window: int) -> Path:

@@ -133,7 +133,13 @@ def _bytes(sizes: Any, dtypes: Any) -> int | None:
     return total
 
 
-def _dump_function() -> Callable[[], bytes] | None:
+def dump_ring() -> bytes | None:
+    """Return a whole dump, with the lines that called the collectives; None if this torch has no recorder."""
+    dump = _dump_function(has_lines=True)
+    return None if dump is None else dump()
+
+
+def _dump_function(*, has_lines: bool = False) -> Callable[[], bytes] | None:
     try:
         from torch._C import _distributed_c10d as c10d
     except ImportError:
@@ -141,5 +147,5 @@ def _dump_function() -> Callable[[], bytes] | None:
     for name in ("_dump_fr_trace", "_dump_nccl_trace"):
         dump = getattr(c10d, name, None)
         if dump is not None:
-            return lambda: dump(includeCollectives=True, includeStackTraces=False, onlyActive=False)
+            return lambda: dump(includeCollectives=True, includeStackTraces=has_lines, onlyActive=False)
     return None

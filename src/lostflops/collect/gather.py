@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from lostflops.collect.capture import (
+    FLIGHT_PREFIX,
     SUFFIX,
     WINDOWS,
     FrameReader,
@@ -30,6 +31,8 @@ class Gatherer:
         self._spool, self._capture = spool, capture
         self._target = host_file(capture, host)
         self._done: dict[Path, int] = {}
+        self._dumps: dict[str, int] = {}
+        """Dumps of ranks whose step does not end, and when they were written, in ns."""
         self._lock = threading.Lock()
 
     @property
@@ -63,6 +66,7 @@ class Gatherer:
         for path in sorted(self._spool.rglob(f"*{SUFFIX}")):
             self._append(path, is_last=is_last)
         carried = self._carry_traces()
+        self._carry_dumps()
         self._exchange_requests()
         return carried
 
@@ -78,6 +82,16 @@ class Gatherer:
                     continue  # it is just written anew, in the other form
                 carried.add(trace_file(self._spool, *trace))
         return carried
+
+    def _carry_dumps(self) -> None:
+        """Copy new dumps, and remove those whose rank took them back because its step ended after all."""
+        found = {path.name: path.stat().st_mtime_ns for path in self._spool.glob(f"{FLIGHT_PREFIX}*")}
+        for name in found.keys() | self._dumps.keys():
+            if name not in found:
+                (self._capture / name).unlink(missing_ok=True)
+            elif found[name] != self._dumps.get(name):
+                _copy(self._spool / name, self._capture / name)
+        self._dumps = found
 
     def _carry_trace(self, path: Path) -> None:
         """Copy a trace to the capture and remove it here.

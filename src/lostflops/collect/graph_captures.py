@@ -24,6 +24,10 @@ class GraphCaptures:
     def are_open(self) -> bool:
         return self._open > 0
 
+    def forget(self) -> None:
+        """Reset in a forked child, where the thread that held the lock or captured a graph does not exist."""
+        self._lock, self._open = threading.Lock(), 0
+
     def ask(self, question: Callable[[], None]) -> None:
         """Call `question` unless a capture is open; no capture begins meanwhile."""
         with self._lock:

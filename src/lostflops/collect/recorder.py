@@ -33,8 +33,6 @@ _MOST_ERRORS: Final = 20
 _FACTS_AFTER: Final = 3
 """The step after which the job is described: DDP has rebuilt its buckets by then."""
 _CLOCK_EVERY: Final = 60_000_000_000
-_STALL: Final = 8_000_000_000
-"""Time without the end of a step, in ns, after which the ring is read anyway."""
 
 
 class Recorder:
@@ -84,7 +82,7 @@ class Recorder:
         self._clock_read = 0
         self._not_own = 0
         self._is_described = False
-        self._slow_step, self._next_look = -1, _STALL
+        self._stalls: Any = None
         self._process = os.getpid()
         self._earlier_error = id(getattr(sys, "last_value", None))
 
@@ -233,8 +231,11 @@ class Recorder:
     def abandon(self) -> None:
         """Stop recording in a forked child: a recording belongs to the parent alone.
 
-        If the parent did not train yet, the child may still record itself.
+        If the parent did not train yet, the child may still record itself. Locks are new: the thread that held one at
+        the fork does not exist here, and would never free it.
         """
+        self._hook_guard = threading.Lock()
+        self.captures.forget()
         if self._is_thread_known:
             if self.windows is not None:
                 self.windows.abandon()
@@ -269,7 +270,7 @@ class Recorder:
             return
         if ran_out is not None:
             self.put({"kind": "job", "key": "out_of_memory", "value": ran_out})
-        for last in (self.windows.close, self._describe_other_profilers, self._last_words):
+        for last in (self._stalls.close, self.windows.close, self._describe_other_profilers, self._last_words):
             try:
                 last()
             except Exception as error:  # noqa: BLE001
@@ -317,6 +318,7 @@ class Recorder:
         from lostflops.collect.identity import identity
         from lostflops.collect.network import NetworkCounters
         from lostflops.collect.nvtx import show_in_nvtx
+        from lostflops.collect.stalls import Stalls
         from lostflops.collect.thread_usage import ThreadUsage
         from lostflops.collect.windows import Windows
 
@@ -324,6 +326,7 @@ class Recorder:
         found = identity()
         self.rank, self.world_size, self.local_rank = found["rank"], found["world_size"], found["local_rank"]
         self._ring = FlightRing(self.settings.overhead)
+        self._stalls = Stalls(self)
         self._device = device_time(self.captures) if GRAPHS not in self.unseen else None
         self._hidden = HiddenUpdates()
         self._garbage = Garbage(self._thread)
@@ -383,6 +386,7 @@ class Recorder:
             return
         compiled = self._has_compiled()
         self.writer.put_step(self._step_record(step, compiled))
+        self._stalls.step_ended(step.stop - step.start)
         if compiled:
             self.windows.note_compilation(step.number)
         if compiled or self._is_disturbed or step.number <= 1:
@@ -497,22 +501,11 @@ class Recorder:
     def _ask_device(self) -> None:
         if self._ring.is_due:
             self._read_ring()
-        elif self._is_stalled():
-            self.put(self._ring.read() or {"kind": "collectives", "entries": [], "groups": {}, "lost": 0})
+        if self._stalls.is_due():
+            if not self.is_thinned:
+                self.put(self._ring.read() or {"kind": "collectives", "entries": [], "groups": {}, "lost": 0})
+            self._stalls.record(self._thread)
         self._poll_device()
-
-    def _is_stalled(self) -> bool:
-        """Return whether no step has ended for 8 s, 16 s, 32 s, ...
-
-        The rank's position is then recorded, even if it has not changed.
-        """
-        step = self.clock.step
-        if step.number != self._slow_step:
-            self._slow_step, self._next_look = step.number, _STALL
-        if step.start < 0 or time.monotonic_ns() - step.start < self._next_look or self.is_thinned:
-            return False
-        self._next_look *= 2
-        return True
 
     def _read_ring(self) -> None:
         record = self._ring.read()

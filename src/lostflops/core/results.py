@@ -14,7 +14,7 @@ from lostflops.core.pictures import Knobs, Spans, Strips
 from lostflops.core.units import format_interval, format_ns, format_percent
 
 Value = str | int | float | bool | None
-Unit = Literal["", "count", "ns", "bytes", "flop", "share", "time", "rate", "gbs"]
+Unit = Literal["", "count", "ns", "bytes", "flop", "flops", "share", "time", "rate", "gbs"]
 """`count` is a number, `share` a part of 1, `time` a Unix time in ns, `rate` a number per second or a ratio, `gbs`
 GB/s; a value without a unit is shown unchanged."""
 

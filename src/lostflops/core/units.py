@@ -62,6 +62,15 @@ def format_flop(count: int) -> str:
     return _format(count, _FLOPS)
 
 
+def format_flops(rate: int) -> str:
+    """Format floating-point operations per second.
+
+    >>> format_flops(989_000_000_000_000)
+    '989 TFLOP/s'
+    """
+    return f"{_format(rate, _FLOPS)}/s"
+
+
 def format_count(count: int) -> str:
     """Format a number of things, exact up to 999.
 

@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from lostflops.core.errors import UsageError
 from lostflops.core.results import Block, Field, Figure, Result, Table
 from lostflops.core.units import format_percent, format_time, pluralise
-from lostflops.fleet.host_times import query_host_times
-from lostflops.fleet.hours import NS_PER_HOUR, USEFUL, read_hours, tabulate_groups, tabulate_hours
+from lostflops.fleet.choose import ChosenRuns, FleetScope, Judgements, choose
+from lostflops.fleet.hours import NOT_DETAILED, NS_PER_HOUR, USEFUL, read_hours, tabulate_groups, tabulate_hours
 from lostflops.fleet.jobs import tabulate_fixes, tabulate_jobs
-from lostflops.fleet.regressions import find_regressions
-from lostflops.fleet.slow_hosts import SlowHosts, find_slow_hosts
-from lostflops.fleet.step_times import query_step_times
+from lostflops.fleet.regressions import JobHistory
+from lostflops.fleet.slow_hosts import SlowHosts
 
 if TYPE_CHECKING:
-    import duckdb
-
     from lostflops.fleet.place import Fleet
 
-_COLUMNS: Final = (
+COLUMNS: Final = (
     *("run", "name", "labels", "address", "start", "ranks", "device", "commit", "step_ns", "step_error", "mfu"),
-    *("total_ns", "life", "window_ns", "lines", "hosts", "findings"),
+    *("total_ns", "life", "window_ns", "lines", "findings"),
 )
+"""Columns that the tables of an answer read."""
 _LARGEST: Final = 2
 """Losses that the first sentence names."""
 _MOST_NAMED: Final = 3
@@ -35,52 +31,15 @@ _COMMIT: Final = 10
 """Letters of a commit that sentences have."""
 _DAY: Final = len("2026-01-31")
 _COUNTS: Final = """
-    select count(*), count(distinct name), coalesce(sum(total_ns), 0)::double, count(*) filter (device is null),
-           count(*) filter (window_ns > 0) from chosen"""
-_LABELS: Final = "select distinct entry.key from chosen, unnest(map_entries(labels)) as t(entry) order by 1"
+    select count(*), count(distinct name), coalesce(sum(total_ns), 0)::double, count(*) filter (window_ns > 0)
+    from chosen"""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FleetScope:
-    """The runs that a question is about."""
-
-    job: str = ""
-    since: date | None = None
-    labels: Mapping[str, str]
-
-    @property
-    def since_ns(self) -> int | None:
-        if self.since is None:
-            return None
-        return int(datetime.combine(self.since, datetime.min.time(), UTC).timestamp()) * 10**9
-
-    def condition(self) -> tuple[str, list[Any]]:
-        """Return SQL and its values."""
-        terms, values = ["true"], list[Any]()
-        if self.job:
-            terms.append("name = ?")
-            values.append(self.job)
-        if self.since_ns is not None:
-            terms.append("start >= ?")
-            values.append(self.since_ns)
-        for name, value in self.labels.items():
-            terms.append("map_extract_value(labels, ?) = ?")
-            values += [name, value]
-        return " and ".join(terms), values
-
-
-def answer_fleet(fleet: Fleet, scope: FleetScope, by: str = "") -> Result:
+def answer_fleet(fleet: Fleet, scope: FleetScope, by: str = "", judged: Judgements | None = None) -> Result:
     """Return where the hours of all runs went, and what would return most of them."""
-    with fleet.table(_COLUMNS, scope.since_ns) as connection:
-        condition, values = scope.condition()
-        connection.execute(f"create temp table chosen as select * from runs where {condition}", values)
-        counts = connection.execute(_COUNTS).fetchall()[0]
-        if not counts[0]:
-            raise UsageError(
-                "no run matches: leave out --job, --since or --label, or add runs with lostflops fleet add"
-            )
-        labels = [name for (name,) in connection.execute(_LABELS).fetchall()]
-        return _answer(connection, counts, labels, by, fleet.notes)
+    columns = (*COLUMNS, "hosts") if by == "host" else COLUMNS
+    with choose(fleet, scope, columns, judged) as chosen:
+        return _answer(chosen, by)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,34 +60,38 @@ class FleetFigures:
     changes: Table
 
 
-def _answer(
-    connection: duckdb.DuckDBPyConnection, counts: tuple[Any, ...], labels: list[str], by: str, notes: Sequence[str]
-) -> Result:
+def _answer(chosen: ChosenRuns, by: str) -> Result:
+    connection = chosen.connection
+    counts = connection.execute(_COUNTS).fetchall()[0]
     found = FleetFigures(
         runs=counts[0],
         jobs=counts[1],
         whole=counts[2],
-        detailed=counts[4],
-        unit="rank-hours" if counts[3] else "GPU-hours",
+        detailed=counts[3],
+        unit=name_hours(chosen),
         hours=read_hours(connection),
         fixes=tabulate_fixes(connection),
-        hosts=find_slow_hosts(query_host_times(connection, "chosen")),
-        changes=_tabulate_changes(connection),
+        hosts=chosen.hosts,
+        changes=tabulate_changes(chosen.histories),
     )
-    groups = tabulate_groups(connection, by, labels) if by and by != "cause" else None
+    groups = tabulate_groups(connection, by, chosen.labels) if by and by != "cause" else None
     first: list[Block] = [groups] if groups else []
-    tables = found.fixes, _tabulate_hosts(found.hosts), found.changes, tabulate_jobs(connection)
+    tables = found.fixes, tabulate_slow_hosts(found.hosts), found.changes, tabulate_jobs(connection, chosen.histories)
     return Result(
         name="fleet",
         title="Fleet",
         verdict=" ".join(_sentences(found)),
         blocks=(*first, tabulate_hours(found.hours), *(table for table in tables if table.rows)),
-        notes=(*notes, *(_describe_no_host(groups, found) if groups and by == "host" else ()), *_notes(found)),
+        notes=(
+            *chosen.notes,
+            *(_describe_no_host(groups, found) if groups and by == "host" else ()),
+            *_notes(found, is_part=chosen.is_part),
+        ),
         more=(
             *(table for table in tables if not table.rows),
             Figure("runs", found.runs),
             Figure("hours_in_all", found.whole / NS_PER_HOUR),
-            Figure("labels", tuple(labels)),
+            Figure("labels", chosen.labels),
         ),
     )
 
@@ -142,24 +105,36 @@ def _sentences(found: FleetFigures) -> Iterator[str]:
         f"{pluralise(found.runs, 'run')} of {pluralise(found.jobs, 'job')} used {format_hours(whole / NS_PER_HOUR)} "
         f"{unit}: {compute}."
     )
-    losses = [(line, ns / whole) for line, ns in hours.items() if line not in (USEFUL, "training") and whole]
+    losses = list_losses(hours)
     if losses:
         named = " and ".join(f"{line} ({format_percent(part)})" for line, part in losses[:_LARGEST])
         yield f"The largest losses are {named}."
-    if found.fixes.rows:
-        job, cause, _, saved, low, high, *_ = found.fixes.rows[0]
-        spread = f" ({_between(low, high)})" if low is not None and high is not None else ""
-        yield f"Fixing {cause} in job {job} would return most: {format_hours(float(saved or 0))} {unit}{spread}."
+    yield from describe_fix(found.fixes, unit)
     slow = found.hosts.slow
     if slow:
         named = ", ".join(f"{host.host} ({format_percent(host.slower)})" for host in slow[:_MOST_NAMED])
         more = f" and {len(slow) - _MOST_NAMED} more" if len(slow) > _MOST_NAMED else ""
         be = "is" if len(slow) == 1 else "are"
         yield f"{pluralise(len(slow), 'host')} {be} slow in job after job: {named}{more}."
-    yield from _describe_slower(found.changes)
+    yield from describe_slower(found.changes)
 
 
-def _describe_slower(changes: Table) -> Iterator[str]:
+def list_losses(hours: Mapping[str, float]) -> list[tuple[str, float]]:
+    """Return causes of lost time with their share of all hours, the largest first."""
+    whole = sum(hours.values())
+    return [(line, ns / whole) for line, ns in hours.items() if line not in (USEFUL, NOT_DETAILED) and whole]
+
+
+def describe_fix(fixes: Table, unit: str, *, names_job: bool = True) -> Iterator[str]:
+    """Say which fix would return most hours."""
+    if fixes.rows:
+        job, cause, _, saved, low, high, *_ = fixes.rows[0]
+        spread = f" ({_between(low, high)})" if low is not None and high is not None else ""
+        where = f" in job {job}" if names_job else ""
+        yield f"Fixing {cause}{where} would return most: {format_hours(float(saved or 0))} {unit}{spread}."
+
+
+def describe_slower(changes: Table) -> Iterator[str]:
     """Name the job that became slower by most, and how many others did."""
     slower = [row for row in changes.to_json() if row["is_now"] and row["slower"] > 0]
     if slower:
@@ -172,10 +147,16 @@ def _describe_slower(changes: Table) -> Iterator[str]:
         )
 
 
-def _tabulate_changes(connection: duckdb.DuckDBPyConnection) -> Table:
+def name_hours(chosen: ChosenRuns) -> str:
+    """Return what hours of ranks are called: some runs may have no GPU."""
+    ((plain,),) = chosen.connection.execute("select count(*) filter (device is null) from chosen").fetchall()
+    return "rank-hours" if plain else "GPU-hours"
+
+
+def tabulate_changes(histories: Iterable[JobHistory]) -> Table:
     """Return the runs from which on a job is slower or faster, the newest change of each job first."""
     rows = []
-    for job in find_regressions(query_step_times(connection, "chosen")):
+    for job in histories:
         for number, change in enumerate(job.changes):
             ends = change.slower, change.low, change.high
             commits = change.commit, change.commit_before
@@ -209,7 +190,7 @@ def _between(low: Any, high: Any) -> str:
     return f"90% interval {format_hours(float(low))} to {format_hours(float(high))}{zero}"
 
 
-def _tabulate_hosts(found: SlowHosts) -> Table:
+def tabulate_slow_hosts(found: SlowHosts) -> Table:
     fields = (
         Field("host"),
         Field("slower", "share"),
@@ -242,7 +223,7 @@ def _describe_no_host(groups: Table, found: FleetFigures) -> Iterator[str]:
         )
 
 
-def _notes(found: FleetFigures) -> Iterator[str]:
+def _notes(found: FleetFigures, *, is_part: bool) -> Iterator[str]:
     if found.detailed < found.runs:
         yield (
             f"{pluralise(found.runs - found.detailed, 'run')} recorded no step in detail: what is lost in their steps "
@@ -262,4 +243,9 @@ def _notes(found: FleetFigures) -> Iterator[str]:
             f"Of the named hosts, at most {format_percent(found.hosts.false_share)} are healthy, on average over "
             "fleets, and more if there are few jobs. Hosts are compared with others of the same run that do the same "
             "work."
+        )
+    if is_part and (found.hosts.slow or found.changes.rows):
+        yield (
+            "Slow hosts and changes are judged by all runs of the same labels and days; hours lost are those of all "
+            "their jobs."
         )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from lostflops.account.pace.life import TRAINING
 from lostflops.core.results import Field, Table
 from lostflops.fleet.hours import NS_PER_HOUR
+from lostflops.fleet.regressions import JobHistory, JobStatus
 
 if TYPE_CHECKING:
     import duckdb
@@ -64,10 +66,14 @@ def tabulate_fixes(fleet: duckdb.DuckDBPyConnection) -> Table:
     return Table("fixes", "Fixes that return most", fields, rows)
 
 
-def tabulate_jobs(fleet: duckdb.DuckDBPyConnection) -> Table:
+def tabulate_jobs(fleet: duckdb.DuckDBPyConnection, histories: Iterable[JobHistory]) -> Table:
     """Return each job, by name, ranks and device, with the share of jobs on the same device that reach a lower MFU."""
+    known = {(one.job, one.ranks, one.device): one for one in histories}
     rows = tuple(
-        (name, ranks, device, runs, ns / NS_PER_HOUR, trained, None if step is None else round(step), mfu, place, start)
+        (
+            *(name, ranks, device, runs, ns / NS_PER_HOUR, trained, None if step is None else round(step), mfu, place),
+            *(start, *_describe_pace(known.get((name, ranks, device)))),
+        )
         for name, ranks, device, runs, ns, trained, step, mfu, place, start in fleet.execute(_JOBS).fetchall()
     )
     fields = (
@@ -80,6 +86,15 @@ def tabulate_jobs(fleet: duckdb.DuckDBPyConnection) -> Table:
         Field("step_ns", "ns", "step"),
         Field("mfu", "share", "MFU"),
         Field("better_than", "share", "higher than peers"),
-        Field("start", "time", shown=False),
+        Field("start", "time", "newest run", shown=False),
+        Field("status", label="step time", shown=False),
+        Field("slower", "share", shown=False),
     )
     return Table("jobs", "Jobs", fields, rows, most_shown=12)
+
+
+def _describe_pace(history: JobHistory | None) -> tuple[str, float | None]:
+    """Return the status of a job, and how much slower it is than before its newest change."""
+    if history is None:
+        return JobStatus.UNKNOWN, None
+    return history.status, history.slower if history.changes else None

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from lostflops.core.errors import RunError, UsageError
 from lostflops.store.manifest import FILE_NAME as RUN_FILE
+from lostflops.store.objects import objects_of
 from lostflops.store.places import Address, Place, remote
 
 CATALOG_FILE: Final = "catalog.db"
@@ -71,15 +73,26 @@ def find_kind(place: str | Place) -> TableKind | RunFolder:
     if (folder / RUN_FILE).exists():
         raise UsageError(
             f"{folder} is one run, not a fleet. Name the folder that contains its runs, or add the run to a fleet: "
-            f"lostflops fleet add PLACE {folder}"
+            f"lostflops fleet add PLACE {shlex.quote(str(folder))}"
         )
     if runs := list_runs(folder):
         return RunFolder(folder, runs)
     problem = "has no runs" if folder.is_dir() else "is not a folder"
     raise UsageError(
         f"{folder} {problem}, so it is not a fleet. Name a folder that contains runs, or make a fleet of some: "
-        f"lostflops fleet add {folder} RUN..."
+        f"lostflops fleet add {shlex.quote(str(folder))} RUN..."
     )
+
+
+def is_fleet(place: str | Place) -> bool:
+    """Return whether a place is a fleet; if not, it may be a run. In an object store this reads what is there."""
+    kind = _find_distant(place)
+    if isinstance(kind, BucketTable):
+        return "metadata" in objects_of(kind.address).names(kind.address)
+    if kind is not None:
+        return True
+    folder = Path(str(place))
+    return (folder / CATALOG_FILE).exists() or (not (folder / RUN_FILE).exists() and bool(list_runs(folder)))
 
 
 def find_target(place: str | Place) -> TableKind:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from threading import Lock
 from typing import Any, Final
 
 import duckdb
@@ -13,11 +16,13 @@ from lostflops.core.errors import BrokenRun, LostflopsError
 from lostflops.core.units import pluralise
 from lostflops.fleet.catalogs import in_words, load_table, open_scan
 from lostflops.fleet.kinds import LocalTable, RunFolder, TableKind, find_kind
+from lostflops.fleet.local_catalog import read_metadata
 from lostflops.fleet.locations import local_path
 from lostflops.fleet.rows import check_columns, fill_table, quote, read_summary, select_summaries
 from lostflops.fleet.summary import COLUMNS, RunSummary
 from lostflops.store.asking import asking
 from lostflops.store.connections import connect
+from lostflops.store.manifest import FILE_NAME as RUN_FILE
 from lostflops.store.parquet import scan
 from lostflops.store.places import Place
 from lostflops.store.run import Run
@@ -80,6 +85,25 @@ def open_fleet(place: str | Place, summarise: Summarise) -> Fleet:
     return Fleet(str(kind), partial(_make_table_view, kind))
 
 
+def read_version(place: str | Place) -> str:
+    """Return a text that changes when a run is added to a fleet, or changed."""
+    kind = find_kind(place)
+    if isinstance(kind, RunFolder):
+        return "\n".join(f"{path} {_describe_file(path / RUN_FILE)}" for path in kind.runs)
+    if isinstance(kind, LocalTable):
+        metadata = read_metadata(kind.folder)
+        return "" if metadata is None else sha256(metadata).hexdigest()
+    return str(load_table(kind).metadata_location)
+
+
+def _describe_file(path: Path) -> str:
+    try:
+        status = path.stat()
+    except OSError as error:
+        return str(error.errno)
+    return f"{status.st_ino} {status.st_mtime_ns} {status.st_size}"
+
+
 class _FolderView:
     """Summaries of the runs in a folder, which are read once."""
 
@@ -87,11 +111,13 @@ class _FolderView:
         self._kind = kind
         self._summarise = summarise
         self._summaries: list[RunSummary] = []
+        self._lock = Lock()
         self.notes: list[str] = []
 
     def make(self, connection: duckdb.DuckDBPyConnection, columns: tuple[str, ...], _since: int | None) -> None:
-        if not self._summaries:
-            self._summaries = self._read_all()
+        with self._lock:
+            if not self._summaries:
+                self._summaries = self._read_all()
         fill_table(connection, VIEW, self._summaries, columns)
 
     def _read_all(self) -> list[RunSummary]:

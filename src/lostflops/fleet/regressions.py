@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -33,6 +34,17 @@ _NEAR: Final = 3
 """A change may be so many runs before or after the one that was seen first."""
 _NEW_COMMIT: Final = 2.0
 """By how much likelier a change is at a run with a new commit, as a logarithm."""
+
+
+class JobStatus(StrEnum):
+    """What the runs of a job show of its step time."""
+
+    SLOWER = "slower"
+    """Slower than before its newest change."""
+    FASTER = "faster"
+    UNCHANGED = "unchanged"
+    UNKNOWN = "unknown"
+    """It has too few runs with a step time, and no change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +106,13 @@ class JobHistory:
     """By how much the step is longer now than before the last change; 0 without a change."""
     slower_than_best: float
     """By how much it is longer now than at its best level."""
+
+    @property
+    def status(self) -> JobStatus:
+        """Return what its runs show."""
+        if self.changes:
+            return JobStatus.SLOWER if self.changes[0].is_slower else JobStatus.FASTER
+        return JobStatus.UNCHANGED if self.runs >= RUNS_BEFORE + RUNS_AFTER else JobStatus.UNKNOWN
 
 
 class _SeriesTable(NamedTuple):

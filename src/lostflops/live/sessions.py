@@ -22,6 +22,9 @@ UNREADABLE: Final = (AttributeError, IndexError, KeyError, TypeError, ValueError
 MOST_ENQUEUES: Final = 1000
 """At most this many collectives of a rank are kept between two looks."""
 
+_MOST_WINDOWS: Final = 64
+"""The newest windows of a rank are kept."""
+
 
 def _whole(value: object) -> int:
     """Return a count or a time; raise ValueError if it is anything else, so that nothing later computes with it."""
@@ -74,6 +77,7 @@ class LiveSession:
     restart: int
     start: int
     device_name: str | None
+    pid: int = 0
     device_memory: int | None = None
     """Total memory of the rank's device in bytes; None without a device, or if it is not recorded."""
     heard: float = 0.0
@@ -87,6 +91,10 @@ class LiveSession:
     """When it last reported collectives, by the same clock."""
     level: int = 0
     level_reason: str = ""
+    interlude: str | None = None
+    """What the rank does instead of training (`saving`, `evaluating`) while its step does not end."""
+    windows: dict[int, str] = field(default_factory=dict)
+    """Last state of each deep window."""
     groups: dict[str, tuple[int, ...]] = field(default_factory=dict)
     steps: dict[int, LiveStep] = field(default_factory=dict)
     enqueues: deque[Enqueue] = field(default_factory=lambda: deque(maxlen=MOST_ENQUEUES))
@@ -109,6 +117,7 @@ class LiveSession:
             restart=_whole(record.get("restart") or 0),
             start=_whole(record["wall"]),
             device_name=device_name if isinstance(device_name, str) else None,
+            pid=_whole(record.get("pid") or 0),
             device_memory=_whole_or_none(record.get("device_memory")),
         )
 
@@ -118,12 +127,18 @@ class LiveSession:
         if kind == "step":
             number = _whole(record["step"])
             self.steps[number] = LiveStep.of(record, self.level < EDGES_ONLY)
+            self.interlude = None
             self.last_step = max(self.last_step, number)
         elif kind == "collectives":
             self.ring_heard = now
             self._take_collectives(record)
         elif kind == "job" and record["key"] == "groups":
             self._take_groups(record["value"])
+        elif kind == "job" and record["key"] == "stall":
+            within = record["value"].get("within")
+            self.interlude = within if isinstance(within, str) else None
+        elif kind == "window":
+            self._take_window(record)
         elif kind == "overhead":
             self.level = _whole(record["level"])
             self.level_reason = str(record.get("reason") or self.level_reason)
@@ -133,6 +148,11 @@ class LiveSession:
             self.notes[what] = (count + _whole(record.get("count", 1)), str(record.get("reason") or ""))
         elif kind == "end":
             self.is_ended = True
+
+    def _take_window(self, record: dict[str, Any]) -> None:
+        self.windows[_whole(record["window"])] = str(record["state"])
+        while len(self.windows) > _MOST_WINDOWS:
+            del self.windows[next(iter(self.windows))]
 
     def _take_groups(self, groups: dict[str, Any]) -> None:
         for name, group in groups.items():

@@ -8,6 +8,7 @@ computes it as fast as a file can be read.
 from __future__ import annotations
 
 import os
+import shlex
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -91,7 +92,7 @@ def _fail(folder: Path, manifest: Manifest) -> NoReturn:
     raise BrokenRun(
         f"{folder / file.path} {damage}. It held {describe_rows(table, file)}; "
         f"{describe_rest(manifest, damaged)} Ingest the traces of {folder} again, into a new folder. "
-        f"For all damaged files: lostflops verify {folder}"
+        f"For all damaged files: lostflops verify {shlex.quote(str(folder))}"
     )
 
 

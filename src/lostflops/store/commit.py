@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from lostflops._version import __version__
-from lostflops.collect.capture import FOLDER
+from lostflops.collect.capture import ANOMALIES, FOLDER
 from lostflops.core.errors import RunBusy, RunError
 from lostflops.store import manifest as manifests
 from lostflops.store.checksums import check_sizes, check_tables, checksum_of_file
@@ -31,7 +31,7 @@ _LOCK = ".lock"
 _NEW_MANIFEST = f".{manifests.FILE_NAME}.new"
 _OURS = re.compile(
     rf"{re.escape(_LOCK)}|{re.escape(_NEW_MANIFEST)}"
-    rf"|{FOLDER}/.+"
+    rf"|(?:{FOLDER}|{ANOMALIES})/.+"
     rf"|{PREDICTIONS}/\.?p-[^/]+"
     rf"|{DATA}/\d{{6,}}/(?:{'|'.join(table.name for table in TABLES)})/[^/]+\.parquet"
 )

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import stat
 from pathlib import Path
 
@@ -99,7 +100,8 @@ def load(folder: Path) -> Manifest:
     except (FileNotFoundError, NotADirectoryError):
         traces = folder / FOLDER if (folder / FOLDER).is_dir() else "TRACES"
         raise NotARun(
-            f"{folder} is not a run (no {FILE_NAME}). To make one: lostflops ingest {traces} -o {folder}"
+            f"{folder} is not a run (no {FILE_NAME}). To make one: "
+            f"lostflops ingest {shlex.quote(str(traces))} -o {shlex.quote(str(folder))}"
         ) from None
     except OSError as error:
         raise RunError(f"{path} cannot be read: {error.strerror}.") from None

@@ -15,6 +15,7 @@ import fcntl
 import hashlib
 import os
 import re
+import shlex
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -86,7 +87,9 @@ def newest(run: Address, objects: Objects) -> tuple[int, Manifest]:
                 return number, check_paths(manifests.decode_manifest(data, run, commits[number].address), run)
     if number >= 0:
         raise BrokenRun(f"the last commit of {run}, {number}, is gone. Ingest the traces again to a new address.")
-    raise NotARun(f"{run} is not a run (no {COMMITS}/). To make one: lostflops ingest TRACES -o {run}")
+    raise NotARun(
+        f"{run} is not a run (no {COMMITS}/). To make one: lostflops ingest TRACES -o {shlex.quote(str(run))}"
+    )
 
 
 def check_paths(manifest: Manifest, run: Address) -> Manifest:

@@ -41,10 +41,34 @@ def test_marks_are_compared_over_ranks_and_with_each_ranks_own_mark_before() -> 
         ("start", 2, 0, 0, 0, None, None, None, None),  # the device was not used yet, so it held nothing
         ("init", 2, 40, 60, 1, 40, 60, 65, 61),
         ("only 0", 1, 41, 41, 0, 1, 1, 46, 45),
-        ("step", 2, 30, 90, 1, -11, 30, 95, 99),
-        ("step (2)", 1, 80, 80, 1, -10, -10, 85, 99),
+        ("step, step 0", 2, 30, 90, 1, -11, 30, 95, 99),
+        ("step, step 1", 1, 80, 80, 1, -10, -10, 85, 99),
     ]
     assert alone == [("start", 1, 0, 0), ("init", 1, 40, 40), ("only 0", 1, 41, 41), ("step", 1, 30, 30)]
+
+
+def test_a_name_that_repeats_is_compared_within_each_step() -> None:
+    """Rank 0 sets the mark in steps 4 and 8, twice in 8; rank 1 only in step 8. It has no step before the first."""
+    places = [(0, None), (0, 4), (0, 8), (0, 8), (1, None), (1, 8)]
+    numbers = [0, 1, 2, 3, 0, 1]
+    rows = [
+        mark(rank, number, "loss", occurrence=number, step=step, resident=10 * (number + 1) + rank)
+        for number, (rank, step) in zip(numbers, places, strict=True)
+    ]
+    with MemoryRun(marks=rows) as run:
+        found = [(row["title"], row["ranks"], row["lowest"], row["highest"]) for row in table(run).to_json()]
+    assert sorted(found) == [
+        ("loss", 2, 10, 11),
+        ("loss, step 4", 1, 20, 20),
+        ("loss, step 8", 2, 21, 30),
+        ("loss, step 8 (2)", 1, 40, 40),
+    ]
+
+
+def test_a_name_set_once_by_each_rank_is_one_mark_in_any_step() -> None:
+    rows = [mark(0, 0, "saved", step=3, resident=10), mark(1, 0, "saved", step=5, resident=20)]
+    with MemoryRun(marks=rows) as run:
+        assert [(row["title"], row["step"], row["last_step"]) for row in table(run).to_json()] == [("saved", 3, 5)]
 
 
 def test_without_a_device_the_memory_is_that_of_the_process() -> None:
@@ -62,7 +86,9 @@ def test_memory_answers_with_marks_alone_and_says_what_is_missing() -> None:
     with MemoryRun(ranks=[{"rank": 0}, {"rank": 1}], marks=MARKS, stats=[lost]) as run:
         data = memory(run).to_json()
         assert list(notes(run)) == ["7 marks were not recorded: too many."]
-    assert data["verdict"].startswith("The program set 5 marks. 'step' has the most memory: 90 B allocated on its ")
+    assert data["verdict"].startswith(
+        "The program set 5 marks. 'step, step 0' has the most memory: 90 B allocated on its "
+    )
     assert data["peak"] is None
     assert len(data["marks"]) == 5
     assert "7 marks were not recorded: too many." in data["notes"]

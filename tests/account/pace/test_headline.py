@@ -64,6 +64,26 @@ def test_a_ledger_of_other_steps_than_the_card_says_so(normal_ms: float | None, 
     assert _ledger(total, normal).title == title
 
 
+@pytest.mark.parametrize(("slower_from", "profiled", "is_said"), [(400, 8, True), (400, 450, False), (None, 8, False)])
+def test_a_job_that_became_slower_after_its_windows_is_said_to_have(
+    slower_from: int | None, profiled: int, is_said: bool
+) -> None:
+    timings, now = [], 0
+    for step in range(600):
+        took = round((300 if slower_from is not None and step >= slower_from else 200) * MS)
+        timings.append({"rank": 0, "attempt": 0, "step": step, "start": now, "stop": now + took, "profiled": False})
+        now += took
+    traced = [{"rank": 0, "step": step} for step in range(profiled, profiled + 3)]
+    with MemoryRun(timings=timings, steps=traced, attempts=[{"rank": 0, "attempt": 0}]) as run:
+        said = headline.describe_recording(run)  # type: ignore[arg-type]
+    sentence = (
+        "Since about step 400, steps take 50% longer than before; all profiled steps are from before that, so they do "
+        "not show why."
+    )
+    assert (sentence in said) == is_said
+    assert ("Since" in said) == is_said
+
+
 def test_steps_and_report_count_the_same_profiled_steps() -> None:
     """The profiler also marks the step in which it starts and those in which it writes: no trace of them is kept."""
     times = {step: (step * 10 * MS, (step + 1) * 10 * MS) for step in range(12)}

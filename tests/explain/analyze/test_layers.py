@@ -149,6 +149,35 @@ def test_a_gather_that_starts_late_fits():
     assert "prefetch" in found["verdict"]
 
 
+def test_the_verdict_names_the_longest_exposed_call_and_never_prefetches_a_reduction():
+    """The gather of b is 30 longer than what hides it; the reduction of b starts 90 too late, and would fit."""
+    made = HandMade()
+    made.host("annotation", "FSDP::pre_forward (a)", 10, 20)
+    made.launch(15, "kernel", "gemm", 100, 110)
+    made.host("annotation", "FSDP::pre_forward (b)", 30, 40)
+    made.host("annotation", "FSDP::all_gather (b)", 31, 35)
+    made.launch(32, "comm", "all_gather", 100, 140)
+    made.launch(41, "kernel", "gemm", 140, 200)
+    made.host("op", "autograd::engine::evaluate_function: MmBackward0", 50, 100)
+    made.host("annotation", "FSDP::pre_backward (b)", 51, 59)
+    made.launch(60, "kernel", "gemm", 200, 300)
+    made.host("annotation", "FSDP::post_backward_reduce (b)", 65, 70)
+    made.launch(66, "comm", "reduce_scatter", 410, 500)
+    made.host("annotation", "FSDP::pre_backward (a)", 72, 75)
+    made.launch(80, "kernel", "gemm", 300, 410)
+    made.host("annotation", "FSDP::post_backward_reduce (a)", 85, 90)
+    made.launch(86, "comm", "reduce_scatter", 500, 510)
+    with made.run() as run:
+        found = layers(run).to_json()
+    limits = {(row["unit"], row["op"]): (row["limit"], row["exposed_ns"]) for row in found["units"]}
+    assert limits["b", "all_gather"] == ("longer than compute", 30)
+    assert limits["b", "reduce_scatter"] == ("shorter than compute", 90)
+    assert (
+        "The reduce_scatter of b in backward takes 90 ns, and the compute that could hide it 110 ns" in found["verdict"]
+    )
+    assert "prefetch does not move it" in found["verdict"]
+
+
 def test_a_recomputed_forward_pass_is_backward():
     """Checkpointing repeats the forward pass of b, with its gather, inside the backward pass."""
     made = HandMade()

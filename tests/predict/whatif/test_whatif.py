@@ -10,16 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lostflops.core.errors import NotApplicable, UnknownCost, UsageError
+from lostflops.core.units import format_share
 from lostflops.predict.graph.editing import retime_graph
 from lostflops.predict.graph.tasks import TaskGraph
 from lostflops.predict.whatif.answer import answer
 from lostflops.predict.whatif.baseline import Baseline, baseline
-from lostflops.predict.whatif.change import Change, Edited
+from lostflops.predict.whatif.change import Change, Edited, Facts
 from lostflops.predict.whatif.changes import CHANGES as KNOWN
 from lostflops.predict.whatif.interval import BETWEEN_RUNS
 from lostflops.predict.whatif.predictions import load_predictions
 from lostflops.predict.whatif.ranking import _Tried, listing, ranking
-from lostflops.predict.whatif.whatif import whatif
+from lostflops.predict.whatif.whatif import tabulate_answer, whatif
 from lostflops.store.run import Run
 from made_whatif import CHANGES, LARGER_STEPS, STEP, change, disk_run, made, of
 from memory_run import MemoryRun
@@ -209,10 +210,65 @@ def test_a_bound_is_not_what_to_do(start: Start) -> None:
 
 def test_an_upper_limit_is_never_shown_as_a_cost(start: Start) -> None:
     tried = _Tried.of(answer(start(), [("network", "2x")], CHANGES))
+    assert (
+        replace(tried, is_bound=True, gain=0.2, gain_interval=(0.1, 0.3)).effect
+        == "saves at most 20.0% (10.0% to 30.0%)"
+    )
     unclear = replace(tried, gain=0.1, gain_interval=(-0.2, 0.3))
     assert unclear.effect == "no clear effect (-20.0% to 30.0%)"
     assert replace(unclear, is_bound=True).effect == "no clear effect (at most 30.0%)"
     assert replace(unclear, is_bound=True, gain_interval=(-0.2, -0.1)).effect == "no clear effect (at most 0.0%)"
+
+
+def test_an_unclear_effect_is_said_in_words_both_ways(folder: Path) -> None:
+    with Run.open(folder) as run:
+        gains, costs = (
+            whatif(run, [("network", value)], build=of(made()), known=CHANGES, keep=False) for value in ("1.1x", "0.9x")
+        )
+    low, high = (format_share(abs(share)) for share in gains.to_json()["gain_interval"])
+    assert f"may be zero: saves up to {high} or costs up to {low} of the step (90% interval), from" in gains.verdict
+    low, high = (format_share(abs(share)) for share in costs.to_json()["gain_interval"])
+    assert f"may be zero: costs up to {low} or saves up to {high} of the step (90% interval), from" in costs.verdict
+
+
+def test_a_verdict_on_a_limit_says_at_most_and_never_names_a_cost(folder: Path) -> None:
+    """Half of the 10 ns that a faster network gains are certain; of the 1 ns of a slightly faster one, nothing is."""
+    limit = (replace(CHANGES[0], is_bound=True),)
+    with Run.open(folder) as run:
+        clear, unclear = (
+            whatif(run, [("network", value)], build=of(made()), known=limit, keep=False) for value in ("2x", "1.1x")
+        )
+    assert clear.verdict.startswith("network=2x saves at most 10.0% of the step (90% interval ")
+    high = unclear.to_json()["gain_interval"][1]
+    assert unclear.verdict.startswith(
+        f"network=1.1x saves at most {format_share(high)} of the step and may save nothing"
+    )
+
+
+def test_savings_of_single_steps_do_not_widen_the_interval_if_steps_mix(start: Start) -> None:
+    """Each step gets its work of 50 ns earlier, in step 2 also that of the others: 10% of the mean in any case."""
+    levels = (90, 110, 95, 105, 100)
+
+    def apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
+        del facts
+        duration = graph.tasks.duration * np.where(graph.tasks.step == 2, 1, 3) // 2
+        return Edited(graph=retime_graph(graph, duration=duration), doubt=0.0, mixes_steps=value == "mixed")
+
+    change = Change(name="shift", form="shift=mixed|apart", about="", cost="", how=str, apply=apply)
+    apart, mixed = (answer(start(*levels), [("shift", value)], (change,)) for value in ("apart", "mixed"))
+    assert mixed.predicted == apart.predicted
+    assert mixed.spread == pytest.approx(mixed.baseline.noise * abs(mixed.predicted - mixed.baseline.measured))
+    assert mixed.spread < apart.spread
+
+
+def test_the_cost_is_that_of_the_value(start: Start) -> None:
+    costs = {"2x": "buy two", "1x": "nothing"}
+    found = answer(start(), [("network", "2x")], (replace(CHANGES[0], costs=costs),))
+    assert [row["cost"] for row in tabulate_answer(found)[0].to_json()] == ["buy two"]
+    assert {change.name for change in KNOWN if change.costs} == {"schedule", "optimizer", "recompute"}
+    for known in KNOWN:
+        assert all(cost in known.cost for cost in known.costs.values())
+        assert not known.costs or set(known.tried) <= set(known.costs)
 
 
 def test_hardware_is_ranked_apart_from_what_the_job_can_set(start: Start) -> None:

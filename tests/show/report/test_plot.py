@@ -114,7 +114,7 @@ def test_plots_stand_one_below_the_other() -> None:
 
 NUMBERS = st.floats(allow_nan=True, allow_infinity=True)
 POINTS = st.lists(st.tuples(NUMBERS, NUMBERS), max_size=20).map(tuple)
-UNITS = st.sampled_from(["", "count", "ns", "bytes", "flop", "share", "time", "rate", "gbs"])
+UNITS = st.sampled_from(["", "count", "ns", "bytes", "flop", "flops", "share", "time", "rate", "gbs"])
 
 
 @given(

@@ -226,6 +226,7 @@ def test_a_second_command_stands_beside_the_next() -> None:
         (1_234_567, "", "1234567"),
         (2048, "bytes", "2.05 kB"),
         (10**12, "flop", "1.00 TFLOP"),
+        (10**12, "flops", "1.00 TFLOP/s"),
         (1_700_000_000_000_000_000, "time", "2023-11-14 22:13:20.000"),
         (1, "share", "100.0%"),
         (True, "", "yes"),

@@ -4,6 +4,7 @@ import pytest
 from starlette.datastructures import Headers
 
 from lostflops.show.serve.app import MOST_BODY
+from lostflops.show.serve.entrance import OneReader, local_entrance
 from lostflops.show.serve.guard import HEADERS, refusal
 from lostflops.show.serve.routes import ROUTES
 from lostflops.testing import SyntheticCluster, store
@@ -125,7 +126,8 @@ def test_the_page_is_reached_by_either_name_of_this_machine_and_by_a_link(server
                                                       ("evil.example", 80, False)])  # fmt: skip
 def test_browsers_leave_out_the_port_of_the_web(host: str, port: int, let_in: bool) -> None:
     headers = Headers({"host": host, "origin": f"http://{host}"})
-    assert (refusal(headers, port, TOKEN, public=True, is_shell=False) is None) == let_in
+    entrance = local_entrance(port, OneReader(TOKEN))
+    assert (refusal(headers, entrance, public=True, is_shell=False) is None) == let_in
 
 
 @pytest.mark.parametrize("headers", [GOOD, {"Host": HOST}, {"Host": "evil.example"}])

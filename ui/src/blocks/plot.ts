@@ -6,6 +6,7 @@ import { h, s } from "../dom";
 import { fitted } from "../fitted";
 import { frameOf, grid, sizeOf, xOf, yOf } from "../grid";
 import { bandLegend, drawBands, drawMarks } from "./plot-marks";
+import { placeNames } from "./plot-names";
 import { dragToZoom, Zoom, zoomButtons } from "./plot-zoom";
 import { looks, MOST_POINTS, nearest, outline, thinned } from "../points";
 import { callout, onLeave } from "../callout";
@@ -60,6 +61,7 @@ class Chart {
   private readonly looks: Look[];
   private readonly hidden = new Set<number>();
   private readonly paths: SVGElement[] = [];
+  private names: (SVGElement | null)[] = [];
   private readonly told: Callout = callout();
   private readonly cursor = s("circle", { class: "cursor", r: 7, visibility: "hidden" });
   /** All that could be drawn, and those of them that are in sight. */
@@ -88,6 +90,8 @@ class Chart {
       const shown = (drawn === "line" ? this.all : this.spots)[place] as Spot[];
       this.paths[place] = this.path(count > MOST_POINTS ? thinned(shown, drawn) : shown, drawn, place);
     });
+    this.names = placeNames(this.block.series, this.spots, frame);
+    this.names.forEach((name, place) => name?.setAttribute("visibility", this.visibility(place)));
     const lines = this.paths.filter((_, place) => this.block.series[place]?.drawn === "line");
     const marks = this.paths.filter((_, place) => this.block.series[place]?.drawn === "marks");
     const isDense = this.spots.flat().length > DENSE;
@@ -112,6 +116,7 @@ class Chart {
       ...(isDense ? marks : []),
       clipped(frame, this.zoom.isWhole, lines),
       ...(isDense ? [] : marks),
+      ...this.names,
       this.cursor,
     );
     dragToZoom(svg, frame, this.zoom);
@@ -128,8 +133,12 @@ class Chart {
   private path(spots: Spot[], drawn: Series["drawn"], place: number): SVGElement {
     const look = this.looks[place] as Look;
     const paint = drawn === "line" ? { stroke: look.colour, "stroke-dasharray": look.dash } : { fill: look.colour };
-    const visibility = this.hidden.has(place) ? "hidden" : "visible";
+    const visibility = this.visibility(place);
     return s("path", { class: drawn, d: outline(spots, look, drawn), "data-points": spots.length, visibility, ...paint });
+  }
+
+  private visibility(place: number): string {
+    return this.hidden.has(place) ? "hidden" : "visible";
   }
 
   private entry(series: Series, place: number): HTMLElement {
@@ -149,7 +158,8 @@ class Chart {
   private toggle(place: number, button: HTMLElement): void {
     if (!this.hidden.delete(place)) this.hidden.add(place);
     button.setAttribute("aria-pressed", String(!this.hidden.has(place)));
-    this.paths[place]?.setAttribute("visibility", this.hidden.has(place) ? "hidden" : "visible");
+    this.paths[place]?.setAttribute("visibility", this.visibility(place));
+    this.names[place]?.setAttribute("visibility", this.visibility(place));
     this.tell(null);
   }
 

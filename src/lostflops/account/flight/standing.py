@@ -8,11 +8,14 @@ missing, including the entry of a coalesced call.
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from lostflops.account.facts.groups import members
+from lostflops.account.facts.source_code import PROGRAM, code_of, function_of, place_of
 
 if TYPE_CHECKING:
     from lostflops.store.run import Run
@@ -82,6 +85,37 @@ _TRANSFERS: Final = rf"""{ENTRIES}
 _MEMBERS: Final = "select group_id, rank, position, size, description from groups order by all"
 _DUMPED: Final = """
     select rank from ranks where formats like '%flight_recorder%' union select rank from flight order by rank"""
+
+
+_STALLS: Final = """
+    select rank, arg_max(value, (attempt, value->>'$.time')) from job
+    where key = 'stall' and attempt = (select max(attempt) from job) group by rank"""
+
+
+class StalledAt(NamedTuple):
+    """Where the training thread of a rank is whose step does not end."""
+
+    line: str
+    """Function, file and line of the program: the innermost that is not a library's."""
+    stack: str
+    """All frames, outermost first."""
+
+
+def stalled_lines(run: Run) -> dict[int, StalledAt]:
+    """Return where each rank is whose last step did not end, as the collector saw it."""
+    found: dict[int, StalledAt] = {}
+    for rank, text in run.rows(_STALLS):
+        value = json.loads(text) if text else None
+        stack = value.get("stack") if isinstance(value, dict) else None
+        frames = [frame for frame in stack if isinstance(frame, str)] if isinstance(stack, list) else []
+        if frames:
+            found[rank] = StalledAt(_line(frames), "; ".join(frames))
+    return found
+
+
+def _line(frames: Sequence[str]) -> str:
+    frame = next((frame for frame in reversed(frames) if code_of(frame) == PROGRAM), frames[-1])
+    return f"{place_of(frame)} ({function_of(frame)})" if place_of(frame) else frame
 
 
 class LastEntry(NamedTuple):

@@ -108,7 +108,7 @@ class OpRoofline:
         series = (*self._build_op_series(), *self._roofs())
         axes = (
             Field("flop_per_byte", "count", "FLOP per byte, at most"),
-            Field("flop_per_second", "flop", "FLOP per second"),
+            Field("flop_per_second", "flops", "rate"),
         )
         return Plot("roofline", "Roofline, by op and shape", *axes, series)
 
@@ -140,7 +140,7 @@ class OpRoofline:
             Field("flop", "flop", shown=False),
             Field("least_bytes", "bytes", shown=False),
             Field("flop_per_byte", "rate", "FLOP/byte"),
-            Field("flop_per_second", "flop", "per second"),
+            Field("flop_per_second", "flops", "rate"),
             Field("of_peak", "share", "of peak", shown=False),
             Field("of_roof", "share", "of roof"),
             Field("bound", label="bound by"),

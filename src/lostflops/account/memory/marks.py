@@ -17,23 +17,31 @@ _OF_PROCESS: Final = ": resident memory of the process, over ranks, and its chan
 _QUERY: Final = """
     with asked as (
         select * from marks where attempt = (select max(attempt) from marks){where}
+    ), placed as (
+        select *, max(occurrence) over (partition by name) > 0 as is_repeated, if(is_repeated, step, null) as in_step,
+               if(is_repeated, row_number() over (partition by rank, name, step order by number) - 1, 0) as again
+        from asked
     ), sized as (
         select *, if(count(device) over (partition by rank) > 0, 'device', 'process') as kind,
                if(kind = 'device', if(device is null, 0, allocated), resident) as used
-        from asked
+        from placed
     ), changed as (
         select *, used - lag(used) over (partition by rank order by number) as change from sized
     )
-    select name, occurrence, kind, min(step), max(step), count(*), min(used), max(used), arg_max(rank, (used, -rank)),
-           min(change), max(change), max(reserved), max(peak), max(resident)
-    from changed group by name, occurrence, kind order by median(time), min(number), name"""
+    select name, again::int, is_repeated, kind, min(step), max(step), count(*), min(used), max(used),
+           arg_max(rank, (used, -rank)), min(change), max(change), max(reserved), max(peak), max(resident)
+    from changed group by name, is_repeated, in_step, again, kind order by median(time), min(number), name"""
 
 
 def table(run: Run, ranks: Sequence[int] = ()) -> Table:
     """Return the marks of the last attempt that has any, in order of time. A device that a process had not used yet
-    held nothing."""
+    held nothing. Marks of a name that repeats are compared within each step, since ranks may set them in different
+    steps."""
     where = f" and rank in ({', '.join(map(str, ranks))})" if ranks else ""
-    rows = [(_title(row[0], row[1]), *row) for row in run.rows(_QUERY.format(where=where))]
+    rows = []
+    for name, again, is_repeated, kind, step, *rest in run.rows(_QUERY.format(where=where)):
+        title = _title(name, again, step if is_repeated else None)
+        rows.append((title, name, again, kind, step, *rest))
     kinds, counts = {row[3] for row in rows}, {row[6] for row in rows}
     fields = (
         Field("title", label="mark"),
@@ -56,13 +64,14 @@ def table(run: Run, ranks: Sequence[int] = ()) -> Table:
     return Table("marks", f"At marks of the program{of}", fields, tuple(rows), most_shown=_MOST_SHOWN)
 
 
-def _title(name: str, occurrence: int) -> str:
-    """Return the name of a mark with its number, if it is not the first.
+def _title(name: str, again: int, step: int | None) -> str:
+    """Return the name of a mark, with its step if the name repeats, and its number if it repeats within the step.
 
-    >>> _title("step", 0), _title("step", 1)
-    ('step', 'step (2)')
+    >>> _title("init", 0, None), _title("loss", 0, 4), _title("loss", 1, 4)
+    ('init', 'loss, step 4', 'loss, step 4 (2)')
     """
-    return f"{name} ({occurrence + 1})" if occurrence else name
+    where = "" if step is None else f", step {step}"
+    return f"{name}{where} ({again + 1})" if again else f"{name}{where}"
 
 
 def describe(marks: Table) -> str:

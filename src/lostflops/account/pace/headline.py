@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from lostflops.account.facts.changes import ChangeFinder, ComparedStep, JobChange
 from lostflops.account.pace.normal import UNLIKE, normal_steps
 from lostflops.account.pace.timings import PACED, choose_pace, paces, within
 from lostflops.core.units import format_ns, format_percent, pluralise
@@ -16,6 +17,13 @@ if TYPE_CHECKING:
 _PROFILED: Final = f"""
     with {PACED}
     select count(*), sum(ns) from paced where profiled and not is_first and not compiled and not skipped"""
+
+_MOST_COMPARED: Final = 50_000
+"""At most so many of the last steps are compared with each other."""
+_COMPARED: Final = f"""
+    with {PACED}
+    from (select step, slowest_ns from paced where settled and not skipped order by step desc limit {_MOST_COMPARED})
+    order by step"""
 
 
 def describe_job(run: Run, total: RunLedger) -> str:
@@ -55,7 +63,29 @@ def describe_recording(run: Run) -> str:
         return ""
     cost = "" if pace.own_share is None else f" at a cost of {format_percent(pace.own_share)} of the step"
     timed = f"Recorded {pluralise(sum(one.steps for one in found), 'step')}{cost}"
-    return f"{timed}; {profiled}." if (profiled := _describe_profiling(run, pace)) else f"{timed}."
+    said = f"{timed}; {profiled}." if (profiled := _describe_profiling(run, pace)) else f"{timed}."
+    return f"{said} {later}" if (later := _describe_later_change(run, pace)) else said
+
+
+def _describe_later_change(run: Run, pace: JobPace) -> str:
+    """Return how much slower the job became after its last profiled step, so that nothing profiled shows why."""
+    [(profiled,)] = run.rows("select max(step) from steps")
+    change = find_last_change(run, pace.attempt)
+    if profiled is None or change is None or change.step <= profiled:
+        return ""
+    return (
+        f"Since about step {change.step}, steps take {format_percent(change.rise)} longer than before; all profiled "
+        "steps are from before that, so they do not show why."
+    )
+
+
+def find_last_change(run: Run, attempt: int) -> JobChange | None:
+    """Return the last change for the worse of an attempt's steps; None if they stayed as they were."""
+    columns = run.columns(_COMPARED.format(within=within((), attempt)))
+    finder, last = ChangeFinder(), None
+    for step, ns in zip(columns["step"], columns["slowest_ns"], strict=True):
+        last = finder.take(ComparedStep(step=int(step), time=int(ns))) or last
+    return last
 
 
 def _describe_profiling(run: Run, pace: JobPace) -> str:

@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from lostflops.cli.output import JsonOption, command, free, show, tell
+from lostflops.cli.plots import PlotOption, check_plot, save_plot
 
 EXAMPLE = "lostflops calibrate --out cluster.json -- torchrun --nproc-per-node 8"
 CONTEXT = {"allow_interspersed_args": False}
@@ -60,9 +61,7 @@ def calibrate(
         Path | None,
         typer.Option("--against", metavar="FILE", help="Compare with this calibration.", show_default=False),
     ] = None,
-    plot: Annotated[
-        Path | None, typer.Option("--plot", metavar="FILE", help="Write a plot to this SVG file.", show_default=False)
-    ] = None,
+    plot: PlotOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Benchmark collectives, matmuls and memory.
@@ -73,6 +72,7 @@ def calibrate(
     """
     given = words or []
     _refuse_two(shown, logs, run, given if not logs else None)
+    check_plot(plot)
     if shown is not None:
         _show(shown, against, plot, as_json)
         return
@@ -155,13 +155,10 @@ def _learn(run: Path, path: Path) -> None:
 def _show(path: Path, against: Path | None, plot: Path | None, as_json: bool) -> None:
     from lostflops.predict.costs.calibrated.show import show as shown_result
     from lostflops.predict.costs.calibration import read_calibration
-    from lostflops.show.report import svg
 
     other = None if against is None else read_calibration(against)
     result = shown_result(read_calibration(path), other)
-    if plot is not None:
-        with plot.open("w", encoding="utf-8") as stream:
-            svg.write(result, stream)
+    save_plot(result, plot)
     show(replace(result, next_command=command("scale", "RUN", "--calibration", path)), as_json)
 
 

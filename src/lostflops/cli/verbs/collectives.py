@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lostflops.cli.output import JsonOption, command, show
+from lostflops.cli.plots import PlotOption, check_plot, save_plot
 
 if TYPE_CHECKING:
     from lostflops.predict.costs.times import CommGroup, Op
@@ -46,9 +47,7 @@ def collectives(
         list[str] | None,
         typer.Option("--size", metavar="SIZE", help="Message size, e.g. 25MB; can be repeated.", show_default=False),
     ] = None,
-    plot: Annotated[
-        Path | None, typer.Option("--plot", metavar="FILE", help="Write a plot to this SVG file.", show_default=False)
-    ] = None,
+    plot: PlotOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Estimate how long collectives take.
@@ -65,10 +64,10 @@ def collectives(
     from lostflops.predict.costs.calibration import read_calibration
     from lostflops.predict.costs.collective_times import CollectiveTimes
     from lostflops.predict.costs.topology import read_topology
-    from lostflops.show.report import svg
 
     if calibration is None and topology is None:
         raise UsageError("the cost of collectives is unknown: give --calibration FILE or --topology NAME")
+    check_plot(plot)
     measured = None if calibration is None else read_calibration(calibration)
     described = None if topology is None else read_topology(topology)
     hosts = [len(host.ranks) for host in measured.hosts] if measured else []
@@ -76,9 +75,7 @@ def collectives(
     times = CollectiveTimes.of(calibration=measured, topology=described)
     sizes = sorted({parse_bytes(text) for text in size}) if size else SIZES
     result = predict(times, _group(ranks, usual), _ops(op), sizes)
-    if plot is not None:
-        with plot.open("w", encoding="utf-8") as stream:
-            svg.write(result, stream)
+    save_plot(result, plot)
     following = command("scale", "RUN", "--ranks", str(ranks), *_repeat_options(calibration, topology))
     show(replace(result, next_command=following), as_json)
 

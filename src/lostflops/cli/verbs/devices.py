@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from lostflops.cli.output import JsonOption, RunArgument, command, show
+from lostflops.cli.plots import check_plot, save_plot
 from lostflops.cli.scope import SamplesOption, TokensOption, bar_of
 
 EXAMPLE = "lostflops devices run --prices prices.toml --html devices.html"
@@ -43,24 +44,18 @@ def devices(
     from lostflops.cli.scope import open_run
     from lostflops.core.errors import UsageError
     from lostflops.core.results import Page
-    from lostflops.show.report import svg
     from lostflops.show.report.html import check_file, save_page
 
-    if plot:
-        if not prices:
-            raise UsageError("--plot draws step time against cost: give --prices too")
-        if plot.suffix.lower() != ".svg":
-            raise UsageError(f"--plot writes SVG: name the file {plot.with_suffix('.svg')}")
-        check_file(plot)
+    if plot and not prices:
+        raise UsageError("--plot draws step time against cost: give --prices too")
+    check_plot(plot)
     if html:
         check_file(html)
     with open_run(run) as opened, bar_of("devices") as progress:
         result = opened.devices(
             prices=prices, tokens_per_step=tokens_per_step, samples_per_step=samples_per_step, progress=progress
         )
-    if plot:
-        with plot.open("w", encoding="utf-8") as stream:
-            svg.write(result, stream)
+    save_plot(result, plot)
     other = _other(result.to_json())
     following = command("whatif", run, "--change", f"device={other}") if other else command("report", run)
     result = replace(result, next_command=following)

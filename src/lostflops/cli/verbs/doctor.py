@@ -33,8 +33,16 @@ def doctor(
         bool, typer.Option("--cluster", help="Check all ranks before a job: start this command on each, with torchrun.")
     ] = False,
     seconds: Annotated[
-        float, typer.Option("--seconds", min=5, max=3600, metavar="N", help="Time limit of --cluster in seconds.")
-    ] = 60,
+        float | None,
+        typer.Option(
+            "--seconds",
+            min=5,
+            max=3600,
+            metavar="N",
+            help="Time limit of --cluster in seconds.  [default: 60]",
+            show_default=False,
+        ),
+    ] = None,
     device: Annotated[
         str | None,
         typer.Option(
@@ -66,14 +74,14 @@ def doctor(
     from lostflops.api import doctor as examine
 
     if cluster:
-        result = examine(run, cluster=True, seconds=seconds, device=device, topology=topology)
+        result = examine(run, python=python, cluster=True, seconds=seconds, device=device, topology=topology)
         if os.environ.get("RANK", os.environ.get("SLURM_PROCID", os.environ.get("OMPI_COMM_WORLD_RANK", "0"))) == "0":
             show(result, as_json)
         if not result.is_healthy:
             raise typer.Exit(UNHEALTHY)
         return
 
-    result = examine(run, python=python)
+    result = examine(run, python=python, seconds=seconds, device=device, topology=topology)
     following = command("watch", run) if run is not None else command("demo")
     usable = result.is_usable
     own = OWN_JOB if usable and run is None else ""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 import typer
 
 from lostflops.cli.output import JsonOption, RunArgument, command, show
+from lostflops.cli.plots import check_plot
 from lostflops.cli.scope import RankOption, StepOption, WindowOption, rank_bar
 
 if TYPE_CHECKING:
@@ -53,6 +54,8 @@ def flame(
         raise UsageError("--all and --line cannot be combined: give only one")
     if collapsed and as_json:
         raise UsageError("JSON contains the stacks too: leave out --collapsed or --json")
+    if not collapsed:
+        check_plot(out, "--out without --collapsed")
     with open_run(run) as opened, rank_bar() as progress:
         result = opened.flame(
             lines=LINES if everything else line or (),

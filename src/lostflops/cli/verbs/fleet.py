@@ -38,7 +38,12 @@ def fleet(
             show_default=False,
         ),
     ] = "",
-    job: Annotated[str, typer.Option("--job", metavar="NAME", help="Only runs of this job.", show_default=False)] = "",
+    job: Annotated[
+        str,
+        typer.Option(
+            "--job", metavar="NAME", help="Only runs of this job; * is any letters: 'llama*'.", show_default=False
+        ),
+    ] = "",
     labels: Annotated[
         list[str] | None,
         typer.Option(
@@ -51,6 +56,24 @@ def fleet(
             "--since",
             metavar="DATE",
             help="Only runs that started on this day (2026-01-31) or later.",
+            show_default=False,
+        ),
+    ] = "",
+    week: Annotated[
+        str,
+        typer.Option(
+            "--week", metavar="DATE", help="Only runs that started in the week of this day.", show_default=False
+        ),
+    ] = "",
+    host: Annotated[
+        str, typer.Option("--host", metavar="NAME", help="Only runs that used this host.", show_default=False)
+    ] = "",
+    status: Annotated[
+        str,
+        typer.Option(
+            "--status",
+            metavar="STATUS",
+            help="Only jobs whose step time is slower, faster, unchanged or unknown.",
             show_default=False,
         ),
     ] = "",
@@ -96,7 +119,8 @@ def fleet(
         result = api.expire_fleet(place, before)
     else:
         with bar_of("runs") as progress:
-            result = api.ask_fleet(place, by=by, job=job, labels=labels or (), since=since, progress=progress)
+            chosen = {"job": job, "since": since, "week": week, "host": host, "status": status}
+            result = api.ask_fleet(place, by=by, labels=labels or (), **chosen, progress=progress)
     if csv:
         _write_tables(csv, result)
     following = command("fleet", place) if action else command("fleet", place, "--by", "job" if by != "job" else "host")

@@ -24,6 +24,7 @@ from lostflops.store.places import folder_for
 
 if TYPE_CHECKING:
     from lostflops.cli.early import EarlyIngest
+    from lostflops.cli.self_watch import WatchProcess
     from lostflops.collect.gather import Gatherer
     from lostflops.collect.settings import Settings
 
@@ -85,6 +86,27 @@ def run(
             show_default=False,
         ),
     ] = None,
+    windows_per_hour: Annotated[
+        int,
+        typer.Option(
+            "--windows-per-hour",
+            min=0,
+            max=60,
+            metavar="N",
+            help="Profile a few steps when the job becomes slower, at most N times per hour; 0 for never.",
+        ),
+    ] = 2,
+    webhook: Annotated[
+        str,
+        typer.Option(
+            "--webhook",
+            envvar="LOSTFLOPS_WEBHOOK",
+            metavar="URL",
+            help="Send a message there when the job becomes slower or hangs.",
+            show_default=False,
+            show_envvar=True,
+        ),
+    ] = "",
     keep_raw: Annotated[bool, typer.Option("--keep-raw", help="Also keep the raw profiler traces.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -95,6 +117,7 @@ def run(
     """
     from lostflops.cli.early import EarlyIngest
     from lostflops.cli.memory_watch import watch_memory
+    from lostflops.cli.self_watch import WatchProcess, check_webhook
     from lostflops.collect.command import recorded_environment, run_command
     from lostflops.collect.settings import Settings
 
@@ -111,24 +134,28 @@ def run(
         keep_raw=keep_raw,
     )
     wanted.check()
-    gatherer, early = None, None
+    if webhook:
+        check_webhook(webhook)
+    gatherer, early, watcher = None, None, None
     environment = _with_labels(labels or ())
     is_recorded = _is_made(capture)
     if is_recorded:
         wanted, gatherer = _with_spool(wanted, capture, spool)
         environment = recorded_environment(environment, wanted)
         early = EarlyIngest(capture, folder, wanted.folder)
+        watcher = WatchProcess(capture, folder, wanted.folder, per_hour=windows_per_hour, webhook=webhook)
     recorded_to = _open_folder(wanted.folder) if is_recorded else None
     try:
-        status = run_command(words, environment, lambda: _meanwhile(gatherer, early))
+        status = run_command(words, environment, lambda: _meanwhile(gatherer, early, watcher))
     except FileNotFoundError:
         tell(f"command not found: {words[0]!r}. Give the command to run after --.")
         sys.exit(127)
     except PermissionError:
         tell(f"{words[0]} cannot be executed: permission denied.")
         sys.exit(126)
-    if early is not None:
+    if early is not None and watcher is not None:
         _fail_open(early.stop)
+        _fail_open(watcher.stop)
         places = LatePlaces(wanted.folder, capture, folder)
         is_gone = not _is_still(wanted.folder, recorded_to)
         later = add_command(places)
@@ -173,9 +200,11 @@ def _with_labels(labels: Sequence[str]) -> dict[str, str]:
     return environment
 
 
-def _meanwhile(gatherer: "Gatherer | None", early: "EarlyIngest | None") -> None:
+def _meanwhile(gatherer: "Gatherer | None", early: "EarlyIngest | None", watcher: "WatchProcess | None") -> None:
     if gatherer is not None:
         gatherer.gather()
+    if watcher is not None:
+        watcher.look()
     if early is not None:
         early.look()
 
@@ -218,6 +247,7 @@ def _conclude(places: LatePlaces, gatherer: "Gatherer | None", as_json: bool, *,
 
 def _report(folder: Path, as_json: bool) -> None:
     """Show the card of the run; JSON is that of `lostflops report`."""
+    from lostflops.account.flight.standing import stalled_lines
     from lostflops.account.memory.out_of_memory import out_of_memory
     from lostflops.cli.scope import open_run
     from lostflops.explain.advise.own_traces import own_traces
@@ -229,6 +259,8 @@ def _report(folder: Path, as_json: bool) -> None:
             tell(f"{ended[0]} More: {command('memory', folder)}")
         if own := own_traces(opened.stored):
             tell(own)
+        if stalled_lines(opened.stored) and not as_json:
+            tell(f"the last step did not end. {opened.hang().verdict} More: {command('hang', folder)}")
         answer = opened.report()
     if as_json:
         show(answer, True, sys.stderr)

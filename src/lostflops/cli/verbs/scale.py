@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lostflops.cli.assumptions import CalibrationOption, TopologyOption
 from lostflops.cli.output import JsonOption, RunArgument, command, show
+from lostflops.cli.plots import PlotOption, check_plot, save_plot
 from lostflops.cli.scope import MeshOption, rank_bar
 
 if TYPE_CHECKING:
@@ -50,9 +50,7 @@ def scale(
             show_default=False,
         ),
     ] = None,
-    plot: Annotated[
-        Path | None, typer.Option("--plot", metavar="FILE", help="Write a plot to this SVG file.", show_default=False)
-    ] = None,
+    plot: PlotOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Predict step time at other numbers of ranks.
@@ -66,8 +64,8 @@ def scale(
     from lostflops.api import scale as scale_description
     from lostflops.cli.scope import open_run
     from lostflops.core.errors import UsageError
-    from lostflops.show.report import svg
 
+    check_plot(plot)
     result: Result
     is_description = run.is_file() and run.suffix in {".toml", ".json"}
     if is_description:
@@ -89,9 +87,7 @@ def scale(
                 mesh=mesh,
                 progress=progress,
             )
-    if plot is not None:
-        with plot.open("w", encoding="utf-8") as stream:
-            svg.write(result, stream)
+    save_plot(result, plot)
     next_command = command("estimate", run) if is_description else command("comm", run)
     show(replace(result, next_command=next_command), as_json)
 

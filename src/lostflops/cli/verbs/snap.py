@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lostflops.cli.output import JobArgument, JsonOption, command, show
+from lostflops.collect.capture import FOLDER
 
 if TYPE_CHECKING:
     from lostflops.collect.capture import WindowRequest
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
 EXAMPLE = "lostflops snap run --steps 3"
 _POLL = 0.5
-_MOST_TRIES = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,31 +46,17 @@ def snap(
     The job must run under lostflops run. All ranks profile the same steps, starting a few seconds from now. Waits for
     their traces.
     """
-    capture = run / "capture"
-    found = _running(capture)
-    asked = _select_ranks(found, ranks)
-    request = _publish(capture, steps, ranks, asked)
+    from lostflops.cli.requesting import request_window, running_ranks
+
+    capture = run / FOLDER
+    asked = _select_ranks(running_ranks(capture), ranks)
+    request = request_window(capture, steps, ranks)
     _tell(f"window {request.window}: steps {_span(request)} on {len(asked)} ranks")
     answer = _wait(capture, request, asked, timeout)
     _tell("")
     show(_summarise(run, request, answer), as_json)
     if not answer.traces:
         raise typer.Exit(1)
-
-
-def _running(capture: Path) -> dict[int, "Standing"]:
-    from lostflops.core.errors import UsageError
-    from lostflops.live.standing import standings
-
-    if not capture.is_dir():
-        raise UsageError(f"{capture.parent} has no capture; start the job with lostflops run --out {capture.parent}")
-    found = standings(capture)
-    alive = {rank: state for rank, state in found.items() if not state.has_ended}
-    if found and not alive:
-        raise UsageError(f"the job in {capture.parent} has ended; see lostflops report {capture.parent}")
-    if not any(state.step >= 0 for state in alive.values()):
-        raise UsageError(f"no rank has finished a step in {capture.parent}; try again in a moment")
-    return {rank: state for rank, state in alive.items() if state.step >= 0}
 
 
 def _select_ranks(found: dict[int, "Standing"], ranks: str) -> list[int]:
@@ -86,23 +72,6 @@ def _select_ranks(found: dict[int, "Standing"], ranks: str) -> list[int]:
         missing = ", ".join(map(str, sorted(wanted - set(asked))))
         raise UsageError(f"no such rank in this job: {missing}; training ranks are {min(found)} to {max(found)}")
     return sorted(asked)
-
-
-def _publish(capture: Path, steps: int, ranks: str, asked: list[int]) -> "WindowRequest":
-    from lostflops.collect.capture import WindowRequest, request_file
-    from lostflops.collect.window_plan import next_number, publish
-    from lostflops.live.standing import first_step
-
-    for _ in range(_MOST_TRIES):
-        found = _running(capture)
-        number, first = next_number(capture), first_step(list(found.values()), time.time_ns())
-        request = WindowRequest(number, first, steps, ranks)
-        try:
-            publish(request_file(capture, number), request, is_new=True)
-        except FileExistsError:
-            continue
-        return request
-    raise AssertionError(f"no free window for {len(asked)} ranks")
 
 
 def _wait(capture: Path, request: "WindowRequest", asked: list[int], timeout: int) -> _Answer:
@@ -179,7 +148,7 @@ def _summarise(run: Path, request: "WindowRequest", answer: _Answer) -> "Result"
         title="Profiled window",
         verdict=f"Steps {_span(request)}: {pluralise(len(answer.traces), 'trace')}{without}.",
         blocks=(held, missing) if answer.missing else (held,),
-        next_command=command("ingest", run / "capture", "-o", run),
+        next_command=command("ingest", run / FOLDER, "-o", run),
     )
 
 

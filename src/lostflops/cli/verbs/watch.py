@@ -84,7 +84,7 @@ def watch(
 
     folder = run / FOLDER
     if once and not folder.is_dir():
-        raise NotARun(f"{run} has no capture; record one with lostflops run --out {run} -- COMMAND")
+        raise NotARun(f"{run} has no capture; record one with {command('run', '--out', run)} -- COMMAND")
     sender = exporter(otlp, os.environ) if otlp or otel else None
     screen = _Screen(
         utilization=Utilization(model_flops, peak_tflops, dtype.value if dtype else None),

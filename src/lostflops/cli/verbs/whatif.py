@@ -12,6 +12,7 @@ import typer
 from lostflops.cli.assumptions import CalibrationOption, TopologyOption
 from lostflops.cli.completion import complete_change
 from lostflops.cli.output import JsonOption, RunArgument, command, show
+from lostflops.cli.plots import PlotOption, check_plot, save_plot
 from lostflops.cli.scope import bar_of
 
 EXAMPLE = "lostflops whatif run --change bucket_mb=50 --change network.bandwidth=2x"
@@ -109,9 +110,7 @@ def tune(
     sizes: Annotated[str, typer.Option("--sizes", metavar="MB,MB,...", help="Sizes to try, in MiB.")] = SIZES,
     calibration: CalibrationOption = None,
     topology: TopologyOption = None,
-    plot: Annotated[
-        Path | None, typer.Option("--plot", metavar="FILE", help="Write a plot to this SVG file.", show_default=False)
-    ] = None,
+    plot: PlotOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Find the gradient bucket size for the fastest step.
@@ -120,14 +119,12 @@ def tune(
     more latency. Sizes whose difference from the best is too small to measure count as equally good.
     """
     from lostflops.cli.scope import open_run
-    from lostflops.show.report import svg
 
     assert setting is TunedSetting.BUCKET
+    check_plot(plot)
     tried = [size.strip() for size in sizes.split(",")]
     with open_run(run) as opened, bar_of("sizes") as progress:
         result = opened.tune(tried, calibration=calibration, topology=topology, progress=progress)
-    if plot is not None:
-        with plot.open("w", encoding="utf-8") as stream:
-            svg.write(result, stream)
+    save_plot(result, plot)
     best = result.to_json()["best"]["bucket_mb"]
     show(replace(result, next_command=command("whatif", run, "--change", f"bucket_mb={best:g}")), as_json)

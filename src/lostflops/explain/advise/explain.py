@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Final
 
 from lostflops.core.errors import UsageError
@@ -41,7 +42,7 @@ def explain(
     found = examine(case, usd_per_hour=usd_per_hour, rules=rules)
     if not 1 <= number <= len(found.items):
         there = f"the run has {pluralise(len(found.items), 'finding')}" if found.items else "nothing was found"
-        raise UsageError(f"no finding {number}: {there}. lostflops diagnose {run.address} lists them")
+        raise UsageError(f"no finding {number}: {there}. lostflops diagnose {shlex.quote(run.address)} lists them")
     chosen, one = found.items[number - 1]
     about = next(rule.about for rule in rules if rule.cause == chosen.cause)
     events = _events(run, chosen.evidence)

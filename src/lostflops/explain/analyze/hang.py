@@ -23,12 +23,12 @@ and the verdict says so.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from lostflops.account.flight.blame import Blame, Culprit, blame
 from lostflops.account.flight.mismatch import mismatches
-from lostflops.account.flight.standing import LastEntry, Standings, standings
+from lostflops.account.flight.standing import LastEntry, StalledAt, Standings, stalled_lines, standings
 from lostflops.account.flight.waits import Meeting, WaitGraph, waits
 from lostflops.core.errors import UsageError
 from lostflops.core.results import Field, Result, Table, Value
@@ -52,25 +52,29 @@ def hang(run: Run, *, limit: int = MOST_ROWS) -> Result:
     stands = standings(run)
     if not stands.ranks:
         raise UsageError(NO_DUMPS)
-    waiting = waits(stands)
+    waiting, lines = waits(stands), stalled_lines(run)
     found = blame(stands, waiting, mismatches(run))
-    blocks = _culprits(stands, waiting, found, limit), _groups(stands, waiting, found, limit), _mismatches(found, limit)
+    culprits = _culprits(stands, waiting, found, lines, limit)
+    blocks = culprits, _groups(stands, waiting, found, limit), _mismatches(found, limit)
     return Result(
         name="hang",
         title="Which ranks block the job",
-        verdict=_verdict(stands, waiting, found),
+        verdict=_verdict(stands, waiting, found, lines),
         blocks=tuple(block for block in blocks if block.rows),
         more=tuple(block for block in blocks if not block.rows),
         notes=(*_notes(stands, found), *_note_assigned_ranks(run)),
     )
 
 
-def _verdict(stands: Standings, waiting: WaitGraph, found: Blame) -> str:
+Lines = Mapping[int, StalledAt]
+
+
+def _verdict(stands: Standings, waiting: WaitGraph, found: Blame, lines: Lines) -> str:
     pending = sum(stand.front is not None for stand in stands.ranks.values())
     if not pending:
         return f"No hang is visible: nothing is pending on {pluralise(len(stands.ranks), 'rank')}."
     if found.culprits:
-        named = [_phrase(waiting, found, culprit) for culprit in found.culprits[:MOST_NAMED]]
+        named = [_phrase(waiting, found, culprit) + _at(culprit, lines) for culprit in found.culprits[:MOST_NAMED]]
         more = len(found.culprits) - len(named)
         rest = f"; and {pluralise(more, 'more rank')}" if more else ""
         return _sentence("; ".join(named)) + rest + "." + _held_up(found)
@@ -86,6 +90,11 @@ def _verdict(stands: Standings, waiting: WaitGraph, found: Blame) -> str:
         "pending calls, and the dumps "
         "do not show which rank they wait for."
     )
+
+
+def _at(culprit: Culprit, lines: Lines) -> str:
+    at = lines.get(culprit.rank)
+    return f" and is at {at.line}" if at else ""
 
 
 def _held_up(found: Blame) -> str:
@@ -125,7 +134,7 @@ def _op(waiting: WaitGraph, meeting: Meeting) -> str:
     return waiting.rolls[meeting].op if meeting in waiting.rolls else ""
 
 
-def _culprits(stands: Standings, waiting: WaitGraph, found: Blame, limit: int) -> Table:
+def _culprits(stands: Standings, waiting: WaitGraph, found: Blame, lines: Lines, limit: int) -> Table:
     rows: list[tuple[Value, ...]] = []
     for rank, why, meeting, count in found.culprits:
         last = stands.ranks[rank].last if rank in stands.ranks else LastEntry()
@@ -134,7 +143,8 @@ def _culprits(stands: Standings, waiting: WaitGraph, found: Blame, limit: int) -
         else:
             roll = waiting.rolls.get(meeting)
             place = (meeting.group, roll.number if roll else meeting.seq, _op(waiting, meeting) or None)
-        rows.append((rank, why, *place, count, *last))
+        at = lines.get(rank)
+        rows.append((rank, why, *place, count, at and at.line, *last, at and at.stack))
     fields = (
         Field("rank"),
         Field("why"),
@@ -142,7 +152,9 @@ def _culprits(stands: Standings, waiting: WaitGraph, found: Blame, limit: int) -
         Field("seq"),
         Field("op"),
         Field("waiting", "count"),
+        Field("line", "", "line of the program", shown=bool(lines)),
         *(Field(name, within="last", shown=False) for name in LastEntry._fields),
+        Field("stack", shown=False),
     )
     return _table("culprits", "Ranks that the others wait for", fields, rows, limit)
 

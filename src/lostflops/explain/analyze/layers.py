@@ -32,10 +32,11 @@ HIDDEN, WAITS, NOTHING, LONGER, FITS = (
 _LITTLE: Final = 0.05
 """A smaller share of exposed time is not worth a change."""
 _HALF: Final = 0.5
-_ADVICE: Final = {
-    LONGER: "prefetch cannot hide it all; try larger units, a larger batch per rank, or HSDP",
-    FITS: "start it earlier (prefetch)",
-}
+_LARGER: Final = "prefetch cannot hide it all; try larger units, a larger batch per rank, or HSDP"
+_GATHER_EARLIER: Final = "gather it earlier (lostflops whatif RUN --change prefetch=1)"
+_REDUCE_EARLIER: Final = (
+    "it starts late or queues behind other communication, which lostflops open RUN shows; prefetch does not move it"
+)
 
 _UNMATCHED: Final = """
     select count(*) from collectives c left join arrivals a using (rank, event)
@@ -123,19 +124,26 @@ def _verdict(units: dict[Key, _Sums], others: dict[Key, _Sums], exposed: int) ->
     if not known:
         return (
             f"The {format_ns(exposed)} of exposed communication has no layer: the trace names neither FSDP units nor "
-            "modules. Record the job with `lostflops run`."
+            "modules. `lostflops run` records modules unless --with leaves them out; synthetic runs name no modules."
         )
     own = sum(sums.exposed for sums in known.values())
     part = f"{format_ns(own)} ({format_share(own / exposed)}) of the" if own < exposed else "All"
     says = f"{part} {format_ns(exposed)} of exposed communication belongs to a unit or layer"
-    for limit in (LONGER, FITS):
-        such = {key: sums for key, sums in units.items() if sums.limit == limit}
-        if such:
-            unit, phase, op = max(such, key=lambda key: (such[key].exposed, key))
-            worst = such[unit, phase, op]
-            times = f"{format_ns(worst.moving)}, and the compute that could hide it {format_ns(worst.beside)}"
-            return f"{says}. The {op} of {unit} in {phase} takes {times}: {_ADVICE[limit]}."
-    return f"{says}."
+    movable = {key: sums for key, sums in units.items() if sums.limit in (LONGER, FITS)}
+    if not movable:
+        return f"{says}."
+    unit, phase, op = key = max(movable, key=lambda key: (movable[key].exposed, key))
+    worst = movable[key]
+    times = f"{format_ns(worst.moving)}, and the compute that could hide it {format_ns(worst.beside)}"
+    return f"{says}. The {op} of {unit} in {phase} takes {times}: {_advise(op, worst.limit)}."
+
+
+def _advise(op: str, limit: str) -> str:
+    """Return what to do about the calls of a unit. A reduction cannot be fetched early: its gradients come when they
+    come."""
+    if limit == LONGER:
+        return _LARGER
+    return _REDUCE_EARLIER if "reduce" in op else _GATHER_EARLIER
 
 
 def _units(units: dict[Key, _Sums], limit: int) -> Table:

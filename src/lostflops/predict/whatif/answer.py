@@ -102,6 +102,11 @@ class WhatIfAnswer:
         return ", ".join(one.text for one in self.applied)
 
     @property
+    def is_bound(self) -> bool:
+        """Whether the saving is an upper limit, which no setting reaches."""
+        return any(one.change.is_bound for one in self.applied)
+
+    @property
     def work(self) -> int:
         """Number of recorded steps whose work one step does."""
         return prod(one.edited.extra.get("microbatches", 1) for one in self.applied)
@@ -130,13 +135,15 @@ def answer(start: Baseline, wanted: Sequence[Wanted], known: Sequence[Change] = 
         schedule=schedule,
         predicted=predicted,
         doubts=found,
-        spread=_estimate_spread(start, schedule),
+        spread=_estimate_spread(start, schedule, applied),
     )
 
 
-def _estimate_spread(start: Baseline, after: Schedule) -> float:
+def _estimate_spread(start: Baseline, after: Schedule, applied: Sequence[Applied]) -> float:
     """Return half the width of the 90% interval of the mean saving, from step to step; unpaired if the number of steps
-    has changed."""
+    has changed. If steps mix, the saving varies as steps do, in proportion."""
+    if any(one.edited.mixes_steps for one in applied):
+        return start.noise * abs(after.mean_step - start.schedule.mean_step) * start.level
     before, later = _by_step(start.schedule), _by_step(after)
     if before.size < _FEWEST or before.size != later.size:
         return start.noise * start.measured

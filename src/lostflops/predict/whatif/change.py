@@ -86,6 +86,9 @@ class Edited:
 
     schedule: Schedule | None = None
     """Replay of `graph`, if the change needed it."""
+    mixes_steps: bool = False
+    """Whether work of one step may run during another. Then only the mean of all steps means anything, and savings of
+    single steps do not show its spread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +111,8 @@ class Change:
     about: str
     cost: str
     """What it costs or risks."""
+    costs: Mapping[str, str] = field(default_factory=dict)
+    """The same for single values, if it differs between them."""
     how: Callable[[str], str]
     """Returns how to apply a value: the code or the flag."""
     apply: Callable[[TaskGraph, str, Facts], Edited]
@@ -123,3 +128,15 @@ class Change:
     remember: Callable[[RankMemory, str, Facts], Remembered] | None = None
     """Does to the memory of a rank what `apply` does to the graph; None if the effect is unknown, which does not mean
     that there is none. Raises `NotApplicable` for values with an unknown effect."""
+
+    def cost_of(self, value: str) -> str:
+        return self.costs.get(value, self.cost)
+
+
+def join_costs(costs: Mapping[str, str]) -> str:
+    """Return the costs of all values, for where no value is chosen.
+
+    >>> join_costs({"on": "more time", "off": "more memory"})
+    'on: more time; off: more memory'
+    """
+    return "; ".join(f"{value}: {cost}" for value, cost in costs.items())

@@ -47,7 +47,8 @@ class _Tried:
         step = round(found.predicted), round(found.low), round(found.high)
         kind = one.change.is_bound, one.change.is_hardware
         told = found.text, one.change.name, found.saving, found.saving_interval, step, found.work, *kind
-        return cls(*told, one.change.cost, one.change.how(one.value), one.edited.notes, one.edited.extra, _peak(found))
+        cost, how = one.change.cost_of(one.value), one.change.how(one.value)
+        return cls(*told, cost, how, one.edited.notes, one.edited.extra, _peak(found))
 
     @property
     def each(self) -> int:
@@ -78,7 +79,8 @@ class _Tried:
         if low <= 0 <= high:
             return f"no clear effect ({format_share(low)} to {format_share(high)})"
         if low > 0:
-            return f"saves {format_share(self.gain)} ({format_share(low)} to {format_share(high)})"
+            verb = "saves at most" if self.is_bound else "saves"
+            return f"{verb} {format_share(self.gain)} ({format_share(low)} to {format_share(high)})"
         return f"costs {format_share(-self.gain)} ({format_share(-high)} to {format_share(-low)})"
 
 

@@ -94,12 +94,25 @@ def _verdict(found: WhatIfAnswer) -> str:
     if found.work > 1:
         steps += f" for the work of {found.work} recorded steps"
     low, high = (format_share(share) for share in found.saving_interval)
+    if found.is_bound and found.saving_interval[0] <= 0:
+        most = format_share(max(found.saving_interval[1], 0.0))
+        return f"{guess}{found.text} saves at most {most} of the step and may save nothing (90% interval): {steps}."
     if not found.is_clear:
-        return f"{guess}The effect of {found.text} may be zero: {low} to {high} of the step (90% interval), {steps}."
-    verb, share = ("saves", found.saving) if found.saving > 0 else ("costs", -found.saving)
+        return (
+            f"{guess}The effect of {found.text} may be zero: {_either_way(found)} of the step (90% interval), {steps}."
+        )
+    saves = "saves at most" if found.is_bound else "saves"
+    verb, share = (saves, found.saving) if found.saving > 0 else ("costs", -found.saving)
     if found.saving < 0:
         low, high = (format_share(-share) for share in reversed(found.saving_interval))
     return f"{guess}{found.text} {verb} {format_share(share)} of the step (90% interval {low} to {high}): {steps}."
+
+
+def _either_way(found: WhatIfAnswer) -> str:
+    """Return what an unclear change may save and cost, the larger one first."""
+    low, high = found.saving_interval
+    parts = [(high, f"saves up to {format_share(high)}"), (-low, f"costs up to {format_share(-low)}")]
+    return " or ".join(text for _, text in sorted(parts, reverse=True))
 
 
 def describe_gain(gain: float) -> str:
@@ -123,7 +136,14 @@ def _changes(found: WhatIfAnswer) -> Table:
         Field("doubt", "share", shown=False),
     )
     rows = tuple(
-        (one.change.name, one.value, one.change.how(one.value), one.change.cost, round(one.moved), one.edited.doubt)
+        (
+            one.change.name,
+            one.value,
+            one.change.how(one.value),
+            one.change.cost_of(one.value),
+            round(one.moved),
+            one.edited.doubt,
+        )
         for one in found.applied
     )
     more = tuple({"notes": list(one.edited.notes), "extra": dict(one.edited.extra)} for one in found.applied)

@@ -9,7 +9,15 @@ from itertools import pairwise
 from typing import Final
 
 from lostflops.core.results import Field, Plot, Unit
-from lostflops.core.units import format_bytes, format_count, format_flop, format_ns, format_time, parse_duration
+from lostflops.core.units import (
+    format_bytes,
+    format_count,
+    format_flop,
+    format_flops,
+    format_ns,
+    format_time,
+    parse_duration,
+)
 
 MOST_OWN_TICKS: Final = 8
 """Numbers of things (ranks, hosts) are ticks themselves if there are at most this many."""
@@ -21,7 +29,14 @@ _MARGIN: Final = 0.03
 _LARGEST: Final = 1e100
 _CLOSEST: Final = 1e-9
 """Values with a smaller relative difference are drawn as one."""
-_FORMATS: Final = {"ns": format_ns, "bytes": format_bytes, "flop": format_flop, "": format_count, "count": format_count}
+_FORMATS: Final = {
+    "ns": format_ns,
+    "bytes": format_bytes,
+    "flop": format_flop,
+    "flops": format_flops,
+    "": format_count,
+    "count": format_count,
+}
 _PREFIXES: Final = "kMGTPEZ"
 _MINUTES: Final = 1e12
 """Axes that end at this time or later, in ns, are in seconds, minutes or hours with even steps."""

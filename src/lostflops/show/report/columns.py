@@ -15,7 +15,7 @@ from lostflops.core.results import HeatMap, Stacks
 from lostflops.show.report.flame import Branch, tree
 
 NO_VALUE: Final = 2**32 - 1
-_WHOLE: Final = ("ns", "bytes", "flop")
+_WHOLE: Final = ("ns", "bytes", "flop", "flops")
 """Units that are shown only as whole numbers."""
 
 

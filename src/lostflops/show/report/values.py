@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 from lostflops.core.results import Finding, Unit, Value
-from lostflops.core.units import format_bytes, format_flop, format_ns, format_share, format_time
+from lostflops.core.units import format_bytes, format_flop, format_flops, format_ns, format_share, format_time
 from lostflops.show.report.printable import printable as _clean
 
 MOST_VALUES = 8
@@ -14,6 +14,7 @@ _INTEGER_FORMATS = {
     "ns": format_ns,
     "bytes": format_bytes,
     "flop": format_flop,
+    "flops": format_flops,
     "time": format_time,
     "count": "{:,}".format,
 }

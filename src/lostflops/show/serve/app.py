@@ -13,15 +13,19 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from lostflops.core.errors import LostflopsError
-from lostflops.show.serve.guard import HEADERS, refusal
-from lostflops.show.serve.live import LivePage
-from lostflops.show.serve.routes import ROUTES, Parameters, Route
+from lostflops.show.serve.audit import AuditLog, find_address
+from lostflops.show.serve.entrance import Entrance
+from lostflops.show.serve.guard import HEADERS, find_reader, refusal
+from lostflops.show.serve.routes import Parameters, Route
+from lostflops.show.serve.sites import Destination, Site
 from lostflops.show.serve.work import Stopped
 
 MOST_BODY: Final = 64_000
 _PIECE: Final = 64_000
 """An answer is sent in pieces of this many bytes, so that the copy that waits for a slow reader is small."""
-_BY_PATH: Final = {route.path: route for route in ROUTES}
+
+_BODY: Final = "lostflops.body"
+"""Key of the body in a request's scope, for the audit log."""
 
 
 class _RefusedRequest(Exception):
@@ -31,26 +35,30 @@ class _RefusedRequest(Exception):
 
 
 class App:
-    def __init__(self, live: LivePage, port: int, token: str) -> None:
-        self._live, self._port, self._token = live, port, token
+    def __init__(self, site: Site, entrance: Entrance, audit: AuditLog | None = None) -> None:
+        self._site, self._entrance, self._audit = site, entrance, audit
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
+        path = self._entrance.strip_base(scope["path"])
+        destination = self._site.find(path)
         try:
-            response = await self._answer(scope, receive)
+            response = await self._answer(destination, scope, receive)
         except _RefusedRequest as error:
             response = _error(error.status, str(error))
+        response = self._note(destination, path, scope, response)
         if response is not None:
             response.headers.update(HEADERS)
             await response(scope, receive, _in_pieces(send))
 
-    async def _answer(self, scope: Scope, receive: Receive) -> Response | None:
+    async def _answer(self, destination: Destination | None, scope: Scope, receive: Receive) -> Response | None:
         """Answer a request; return None if the client is gone."""
-        route = self._admit_request(scope)
-        parameters = _parameters(route, scope)
-        body = await _body(route, Headers(scope=scope), receive)
-        asked = asyncio.ensure_future(self._respond_or_explain(route, parameters, body))
+        admitted = self._admit_request(destination, scope)
+        parameters = _parameters(admitted.route, scope)
+        body = await _body(admitted.route, Headers(scope=scope), receive)
+        scope[_BODY] = body
+        asked = asyncio.ensure_future(_respond_or_explain(admitted, parameters, body))
         gone = asyncio.ensure_future(_gone(receive))
         try:
             await asyncio.wait({asked, gone}, return_when=asyncio.FIRST_COMPLETED)
@@ -59,31 +67,60 @@ class App:
             asked.cancel()
             gone.cancel()
 
-    def _admit_request(self, scope: Scope) -> Route:
-        route = _BY_PATH.get(scope["path"])
-        public, is_shell = route is not None and route.public, scope["path"] == "/"
-        refused = refusal(Headers(scope=scope), self._port, self._token, public=public, is_shell=is_shell)
+    def _admit_request(self, destination: Destination | None, scope: Scope) -> Destination:
+        public = destination is not None and destination.route.public
+        is_shell = destination is not None and destination.is_shell
+        refused = refusal(Headers(scope=scope), self._entrance, public=public, is_shell=is_shell)
         if refused:
             raise _RefusedRequest(*refused)
-        if route is None:
+        if destination is None:
             raise _RefusedRequest(404, "not found")
-        if scope["method"] != route.method:
-            raise _RefusedRequest(405, f"use {route.method} for this address")
-        return route
+        if scope["method"] != destination.route.method:
+            raise _RefusedRequest(405, f"use {destination.route.method} for this address")
+        return destination
 
-    async def _respond_or_explain(self, route: Route, parameters: Parameters, body: Any) -> Response:
+    def _note(
+        self, destination: Destination | None, path: str, scope: Scope, response: Response | None
+    ) -> Response | None:
+        """Write a request to the audit log; an answer that cannot be noted is not given."""
+        route = destination.route if destination is not None else None
+        status = 499 if response is None else response.status_code
+        if self._audit is None or (route and status == 200 and (route.public or route.is_routine)):
+            return response
+        headers = Headers(scope=scope)
+        forwarded = ",".join(headers.getlist("x-forwarded-for"))
+        entry = {
+            "reader": find_reader(headers, self._entrance),
+            "address": find_address(scope.get("client"), forwarded, is_proxied=self._entrance.is_proxied),
+            "method": scope["method"],
+            "path": path or scope["path"],
+            "query": dict(QueryParams(scope["query_string"])),
+            **({"body": scope[_BODY]} if scope.get(_BODY) is not None else {}),
+            "status": status,
+        }
         try:
-            response = await route.answer(self._live, parameters, body)
-            if not route.public:
-                response.headers["Lostflops-Run"] = self._live.identity
-        except Stopped as error:
-            return _error(503, str(error))
-        except LostflopsError as error:
-            return _error(422, str(error))
-        except Exception:  # noqa: BLE001 - a bug is shown where it can be reported, and not to the page
-            traceback.print_exc(file=sys.stderr)
-            return _error(500, "internal error of Lostflops: see the terminal that runs lostflops serve")
+            self._audit.record(entry)
+        except OSError as error:
+            print(f"lostflops: the audit log cannot be written: {error.strerror}", file=sys.stderr)
+            return _error(503, "the audit log cannot be written: ask the owner of this server")
         return response
+
+
+async def _respond_or_explain(destination: Destination, parameters: Parameters, body: Any) -> Response:
+    route = destination.route
+    try:
+        subject = None if route.public else await destination.open()
+        response = await route.answer(subject, parameters, body)
+        if subject is not None:
+            response.headers["Lostflops-Run"] = subject.identity
+    except Stopped as error:
+        return _error(503, str(error))
+    except LostflopsError as error:
+        return _error(422, str(error))
+    except Exception:  # noqa: BLE001 - a bug is shown where it can be reported, and not to the page
+        traceback.print_exc(file=sys.stderr)
+        return _error(500, "internal error of Lostflops: see the terminal that runs lostflops serve")
+    return response
 
 
 def _parameters(route: Route, scope: Scope) -> Parameters:

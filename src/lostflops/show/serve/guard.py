@@ -7,10 +7,11 @@ forge. Host is checked because a name that an attacker owns may resolve to 127.0
 
 from __future__ import annotations
 
-from hmac import compare_digest
 from typing import Final
 
 from starlette.datastructures import Headers
+
+from lostflops.show.serve.entrance import Entrance
 
 HEADERS: Final = {
     "Content-Security-Policy": (
@@ -27,21 +28,26 @@ HEADERS: Final = {
 }
 
 
-def refusal(headers: Headers, port: int, token: str, *, public: bool, is_shell: bool) -> tuple[int, str] | None:
-    """Return the status and the reason if a request is refused; None lets it in. `public` routes say nothing about the
+def refusal(headers: Headers, entrance: Entrance, *, public: bool, is_shell: bool) -> tuple[int, str] | None:
+    """Return the status and the reason if a request is refused; None lets it in. `public` routes say nothing about any
     run."""
-    names = ("127.0.0.1", "localhost")
-    hosts = [f"{name}:{port}" for name in names] + [name for name in names if port == 80]  # which browsers leave out
-    if headers.getlist("host") not in [[host] for host in hosts]:
-        return 403, f"this page is served only at http://{hosts[0]}"
+    if headers.getlist("host") not in [[host] for host in entrance.hosts]:
+        return 403, f"this page is served only at {entrance.scheme}://{entrance.hosts[0]}"
     host = headers["host"]
-    if any(origin != f"http://{host}" for origin in headers.getlist("origin")):
+    if any(origin != f"{entrance.scheme}://{host}" for origin in headers.getlist("origin")):
         return 403, "requests from other sites are refused"
     if not _own(headers, is_shell):
         return 403, "requests from other sites are refused"
-    if not public and not _has_token(headers, token):
+    if not public and find_reader(headers, entrance) is None:
         return 401, "the token is missing or wrong: open the address that lostflops serve printed"
     return None
+
+
+def find_reader(headers: Headers, entrance: Entrance) -> str | None:
+    """Return the name of the reader whose token a request has; None without one, or with several."""
+    given = headers.getlist("authorization")
+    scheme, _, token = given[0].partition(" ") if len(given) == 1 else ("", "", "")
+    return entrance.readers.find_reader(token) if scheme == "Bearer" and token else None
 
 
 def _own(headers: Headers, is_shell: bool) -> bool:
@@ -50,8 +56,3 @@ def _own(headers: Headers, is_shell: bool) -> bool:
     site = headers.get("sec-fetch-site", "none")
     followed = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
     return site in ("none", "same-origin") or (is_shell and followed)
-
-
-def _has_token(headers: Headers, token: str) -> bool:
-    given = headers.getlist("authorization")
-    return len(given) == 1 and compare_digest(given[0].encode("latin-1"), f"Bearer {token}".encode("latin-1"))

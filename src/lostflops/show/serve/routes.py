@@ -39,8 +39,8 @@ MOST_CHANGES: Final = 16
 SHELL: Final = (
     '<!doctype html><html lang="en"><head><meta charset="utf-8">'
     '<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'
-    '<title>lostflops</title><link rel="stylesheet" href="/app.css"></head><body><div id="app"></div>'
-    '<script type="module" src="/app.js"></script></body></html>'
+    '<title>lostflops</title><link rel="stylesheet" href="app.css"></head><body><div id="app"></div>'
+    '<script type="module" src="app.js"></script></body></html>'
 )
 """The page without data, the same for every run: it asks for the data."""
 
@@ -52,11 +52,14 @@ class Route:
     """A path with its only method."""
 
     path: str
-    answer: Callable[[LivePage, Parameters, Any], Awaitable[Response]]
+    answer: Callable[[Any, Parameters, Any], Awaitable[Response]]
+    """From what it is asked about, parameters and body."""
     parameters: tuple[str, ...] = ()
     method: str = "GET"
     public: bool = False
     """Answered without the token; it says nothing about the run."""
+    is_routine: bool = False
+    """A page asks it all the time by itself, and it reveals no data: an audit log leaves it out."""
 
 
 async def shell(_live: LivePage, _parameters: Parameters, _body: Any) -> Response:
@@ -165,8 +168,8 @@ ROUTES: Final = (
     Route("/app.js", script, public=True),
     Route("/app.css", style, public=True),
     Route("/api/questions", questions),
-    Route("/api/alive", alive),
-    Route("/api/progress", progress),
+    Route("/api/alive", alive, is_routine=True),
+    Route("/api/progress", progress, is_routine=True),
     Route("/api/result", result, ("name",)),
     Route("/api/events", events, ("ranks", "start", "stop", "most")),
     Route("/api/selection", selection, ("ranks", "start", "stop", "steps")),

@@ -10,8 +10,9 @@ import sys
 import tempfile
 import threading
 import webbrowser
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from html import escape
 from pathlib import Path
@@ -20,12 +21,30 @@ import uvicorn
 
 from lostflops.core.errors import UsageError
 from lostflops.show.serve.app import App
+from lostflops.show.serve.audit import AuditLog
 from lostflops.show.serve.connections import LimitedConnection
+from lostflops.show.serve.entrance import OneReader, Readers, TokenFile, local_entrance, proxied_entrance
+from lostflops.show.serve.fleet_page import FleetPage
+from lostflops.show.serve.fleet_routes import FleetSite
 from lostflops.show.serve.limits import ServeLimits
 from lostflops.show.serve.live import LivePage
+from lostflops.show.serve.sites import RunSite, Site
 from lostflops.store.memory_limit import limit_memory
+from lostflops.store.places import Place
 
 HOST = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeAccess:
+    """Who may read a page, and how that is noted."""
+
+    behind: str = ""
+    """Address of the page if a proxy is in front of the server."""
+    token_file: Path | None = None
+    """Readers with their tokens; without it, one token is made and printed."""
+    audit: Path | None = None
+    """File in which each request is noted."""
 
 
 def serve(
@@ -36,20 +55,57 @@ def serve(
     browser: bool,
     other: Path | None = None,
     limits: ServeLimits | None = None,
+    access: ServeAccess | None = None,
 ) -> None:
-    """Serve until Ctrl-C or SIGTERM.
+    """Serve a run until Ctrl-C or SIGTERM.
 
     `tell` is called once, with the address and its token; `other` is a run to compare with.
     """
     limits = limits or ServeLimits.within(limit_memory())
+    serve_site(
+        lambda: RunSite(LivePage(path, other, limits)), port, tell, browser=browser, limits=limits, access=access
+    )
+
+
+def serve_fleet(
+    place: str | Place,
+    folders: Sequence[Path],
+    port: int,
+    tell: Callable[[str], None],
+    *,
+    browser: bool,
+    access: ServeAccess | None = None,
+) -> None:
+    """Serve a fleet until Ctrl-C or SIGTERM; `folders` are those in which its runs may be opened."""
+    limits = ServeLimits.within(limit_memory())
+    serve_site(
+        lambda: FleetSite(FleetPage(place, folders, limits)), port, tell, browser=browser, limits=limits, access=access
+    )
+
+
+def serve_site(
+    open_site: Callable[[], Site],
+    port: int,
+    tell: Callable[[str], None],
+    *,
+    browser: bool,
+    limits: ServeLimits,
+    access: ServeAccess | None = None,
+) -> None:
+    """Serve a site until Ctrl-C or SIGTERM."""
+    access = access or ServeAccess()
+    token = "" if access.token_file else secrets.token_urlsafe(32)
+    readers: Readers = TokenFile(access.token_file) if access.token_file else OneReader(token)
+    audit = AuditLog(access.audit) if access.audit else None
+    proxied = proxied_entrance(access.behind, readers) if access.behind else None
     with _listening(port) as listener:
-        live = LivePage(path, other, limits)
-        own_port, token = listener.getsockname()[1], secrets.token_urlsafe(32)
-        address = f"http://{HOST}:{own_port}/#token={token}"
+        site = open_site()
+        entrance = proxied or local_entrance(listener.getsockname()[1], readers)
+        address = entrance.address + (f"#token={token}" if token else "")
         tell(address)
-        with _browser(address, browser):
-            _run(App(live, own_port, token), listener, limits)
-    if not live.close():
+        with _browser(address, wanted=browser and bool(token) and proxied is None):
+            _run(App(site, entrance, audit), listener, limits)
+    if not site.close():
         # Python of a question cannot be interrupted, and nobody waits for its answer.
         sys.stdout.flush()
         os._exit(0)

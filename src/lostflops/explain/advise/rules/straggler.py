@@ -94,7 +94,8 @@ def find(case: Case) -> Iterator[Claim]:
     drifting = {one.rank: one for one in drifts(case)} if late else {}
     kinds: dict[str, list[LateRank]] = {}
     for one in late:
-        hot = one.found.rank in drifting and one.found.cause == "slow_kernels"
+        drift = drifting.get(one.found.rank)
+        hot = drift is not None and drift.since is None and one.found.cause == "slow_kernels"
         kind = _HOT if hot else one.found.cause if one.found.line_excess > 0 else _UNSEEN
         kinds.setdefault(kind, []).append(one)
     for kind, members in kinds.items():
@@ -114,7 +115,7 @@ def _claim(case: Case, kind: str, late: Sequence[LateRank], hot: Sequence[Drift]
     sure = min(one.confidence for one in late)
     return Claim(
         cause="straggler",
-        what=_what_limits_all(late) if starved else _what(case, kind, late),
+        what=_what_limits_all(late) if starved else _what(case, kind, late, hot),
         taken=lost,
         evidence=(
             *_evidence(case, late, sources, hot),
@@ -199,7 +200,7 @@ def _name_ranks(ranks: Sequence[int]) -> str:
     return f"Rank {ranks[0]}" if len(ranks) == 1 else f"Ranks {', '.join(map(str, ranks))}"
 
 
-def _what(case: Case, kind: str, late: Sequence[LateRank]) -> str:
+def _what(case: Case, kind: str, late: Sequence[LateRank], hot: Sequence[Drift] = ()) -> str:
     first, ranks = late[0].found, sorted(one.found.rank for one in late)
     if kind == _UNSEEN:
         return f"{_name_ranks(ranks)} reached collectives last, but the profiled steps do not show why."
@@ -208,7 +209,8 @@ def _what(case: Case, kind: str, late: Sequence[LateRank]) -> str:
         says = f"{first.line} of rank {first.rank} takes {more} than on its peers"
         return f"{_name_ranks(ranks)} are late ({_KINDS[kind]}): {says}."
     words = _ON_THREAD if kind == "host_stall" and first.rank in case.total.on_thread else _WORDS[kind]
-    return f"Rank {first.rank} is late ({_KINDS[kind]}): {words} ({first.line}, {more} than its peers)."
+    since = next((f" since about step {drift.since}" for drift in hot if drift.since is not None), "")
+    return f"Rank {first.rank} is late ({_KINDS[kind]}){since}: {words} ({first.line}, {more} than its peers)."
 
 
 def _what_limits_all(late: Sequence[LateRank]) -> str:

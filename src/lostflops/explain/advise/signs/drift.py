@@ -30,6 +30,9 @@ _QUARTER: Final = 4
 _BLOCKS: Final = 200
 """If there are more steps, the means of this many blocks are compared: all pairs of a long run's steps would fill
 memory."""
+_JUMP: Final = 0.5
+"""A rank became slower at once if two constant levels leave at most this share of what a straight line leaves."""
+_NEAR: Final = 5
 _FORWARD: Final = """
     select rank, step, coalesce(device_forward, forward) as ns from timings
     where attempt = {attempt} and coalesce(device_forward, forward) is not null and not coalesce(compiled, false)
@@ -51,6 +54,8 @@ class Drift:
     p_value: float
     steps: tuple[int, int]
     """Numbers of the first and the last step."""
+    since: int | None = None
+    """The step at which it became slower at once; None if it did so bit by bit."""
 
 
 def drifts(case: Case) -> list[Drift]:
@@ -101,7 +106,24 @@ def _drift(rank: int, own: Floats, others: Floats, steps: Codes) -> Drift | None
         mean=float(ratio.mean()),
         p_value=chance,
         steps=(int(steps[0]), int(steps[-1])),
+        since=_find_jump(ratio, steps),
     )
+
+
+def _find_jump(ratio: Floats, steps: Codes) -> int | None:
+    """Return the step at which values jump; None if a straight line describes them about as well as a jump does."""
+    if ratio.size < 2 * _FEWEST:
+        return None
+    near = np.lib.stride_tricks.sliding_window_view(np.pad(ratio, _NEAR // 2, mode="edge"), _NEAR)
+    values = np.median(near, axis=1)  # a single stall is no level
+    sums, squares = np.cumsum(values), np.cumsum(values**2)
+    count = np.arange(_FEWEST, values.size - _FEWEST + 1)
+    before, after = sums[count - 1], sums[-1] - sums[count - 1]
+    left = squares[-1] - before**2 / count - after**2 / (values.size - count)
+    best = int(np.argmin(left))
+    place = np.arange(values.size)
+    around = values - np.polyval(np.polyfit(place, values, 1), place)
+    return int(steps[count[best]]) if left[best] < _JUMP * float(around @ around) else None
 
 
 def _trend(values: Floats) -> float:

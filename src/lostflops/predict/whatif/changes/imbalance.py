@@ -25,6 +25,10 @@ from lostflops.predict.whatif.memory_edits.unchanged_memory import keep_memory_u
 _DOUBT: Final = 0.2
 """Means and medians are used as the times of balanced ranks; published replays of the same kind agree to 1%."""
 
+_SAME_WORK: Final = (
+    "Work is spread, not reduced: peers of a slow rank get slower. If that rank is slow without having more work, "
+    "straggler=RANK predicts the fix, which saves more."
+)
 
 _ENDS: Final = ("-send", "-recv")
 
@@ -46,11 +50,15 @@ def _apply(graph: TaskGraph, value: str, _facts: Facts) -> Edited:
         note = (
             "Each kernel takes the mean time of the same kernel at the same place in the step, over all ranks and steps"
         )
-        return Edited(graph=changed, doubt=_DOUBT, notes=(f"{note}; host time stays the same.",))
+        return Edited(graph=changed, doubt=_DOUBT, notes=(f"{note}; host time stays the same.", _SAME_WORK))
     note = "Ops take the mean and transfers the median of their type, over all ranks, microbatches and steps"
     by_op = {"slowdown_by_op": _by_op(base)}
     return Edited(
-        graph=changed, doubt=_DOUBT, notes=(f"{note}; short launch delays stay the same.",), extra=by_op, off=shorter
+        graph=changed,
+        doubt=_DOUBT,
+        notes=(f"{note}; short launch delays stay the same.", _SAME_WORK),
+        extra=by_op,
+        off=shorter,
     )
 
 

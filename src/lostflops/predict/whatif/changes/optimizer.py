@@ -15,12 +15,16 @@ from lostflops.account.memory.owners import Owner
 from lostflops.core.errors import NotApplicable
 from lostflops.predict.graph.editing import retime_graph, scale_rows
 from lostflops.predict.graph.tasks import Because, Flags, LaneKind, Ns, TaskGraph, TaskKind
-from lostflops.predict.whatif.change import Change, Edited, Facts, HeldParameter, Remembered
+from lostflops.predict.whatif.change import Change, Edited, Facts, HeldParameter, Remembered, join_costs
 from lostflops.predict.whatif.graph_edits.selecting import launchers, names_with, of_class, on_lanes
 from lostflops.predict.whatif.graph_edits.values import one_of
 from lostflops.predict.whatif.memory_edits.editing import resize_blocks, select_owned_blocks, without
 from lostflops.predict.whatif.memory_edits.sharding import require_trained_parameters, update
 
+_COSTS: Final = {
+    "fused": "none if the optimizer has it (Adam, AdamW, SGD, Adagrad), results differ in the last digits",
+    "8bit": "states are rounded, so compare the loss",
+}
 _PASSES: Final = 7 / 20
 """In one pass, Adam reads or writes parameters, gradients and both moments 7 times (4 read, 3 written), op by op 20
 times: weight decay 2, lerp of the first moment 3, mul and addcmul of the second 2 and 3, sqrt, div and add of the
@@ -190,8 +194,8 @@ CHANGE: Final = Change(
     name="optimizer",
     form="optimizer=fused|8bit",
     about="the optimizer updates all parameters in one pass (fused), or keeps its states in 8 bits",
-    cost="fused: none if the optimizer has it (Adam, AdamW, SGD, Adagrad), results differ in the last digits; 8bit: "
-    "states are rounded, so compare the loss",
+    cost=join_costs(_COSTS),
+    costs=_COSTS,
     how=_how,
     apply=_apply,
     tried=("fused",),

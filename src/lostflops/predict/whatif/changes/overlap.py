@@ -34,7 +34,7 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
     ]
     if sent.any():
         notes.append("Pipeline stages still wait for each other: only the transfer time between them is removed.")
-    return Edited(graph=changed, doubt=0.0, notes=tuple(notes))
+    return Edited(graph=changed, doubt=0.0, notes=tuple(notes), mixes_steps=True)
 
 
 def _apart(graph: TaskGraph, hidden: Flags) -> tuple[TaskGraph, Flags]:

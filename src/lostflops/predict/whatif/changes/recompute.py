@@ -15,7 +15,7 @@ from lostflops.account.memory.blocks import RankMemory
 from lostflops.core.errors import NotApplicable, UsageError
 from lostflops.predict.graph.editing import retime_graph
 from lostflops.predict.graph.tasks import Flags, LaneKind, TaskGraph, TaskKind
-from lostflops.predict.whatif.change import Change, Edited, Facts, Remembered
+from lostflops.predict.whatif.change import Change, Edited, Facts, Remembered, join_costs
 from lostflops.predict.whatif.graph_edits.selecting import number_distinct_rows, on_lanes, ranks_with_device
 from lostflops.predict.whatif.recomputation.code import code
 from lostflops.predict.whatif.recomputation.recomputable import Recomputable, is_size, names_in
@@ -31,6 +31,10 @@ _INPUTS_STAY: Final = (
     "The inputs of a recomputed module stay in memory until its backward has run, and so does the output that later "
     "modules need; while its backward runs, everything it kept is in memory again."
 )
+_COSTS: Final = {
+    "on": "more time for less memory",
+    "off": "less time for more memory, so the run may no longer fit",
+}
 Parts = npt.NDArray[np.int64] | npt.NDArray[np.int32]
 Shares = npt.NDArray[np.float64]
 
@@ -139,7 +143,8 @@ CHANGE: Final = Change(
     name="recompute",
     form="recompute=on|off|MODULE,...|BYTES",
     about="backward recomputes activations, of all layers or of some modules, instead of keeping them",
-    cost="on: more time for less memory; off: less time for more memory, so the run may no longer fit",
+    cost=join_costs(_COSTS),
+    costs=_COSTS,
     how=_how,
     apply=_apply,
     tried=("on", "off"),

@@ -8,7 +8,7 @@ from lostflops.account.align.pipeline_actions import CUT
 from lostflops.core.errors import NotApplicable
 from lostflops.core.units import pluralise
 from lostflops.predict.graph.tasks import TaskGraph
-from lostflops.predict.whatif.change import Change, Edited, Facts
+from lostflops.predict.whatif.change import Change, Edited, Facts, join_costs
 from lostflops.predict.whatif.graph_edits.orders import DUALPIPE, SCHEDULES, ZERO_BUBBLE, PipelineShape
 from lostflops.predict.whatif.graph_edits.pipeline_layout import laid_out, relaid
 from lostflops.predict.whatif.graph_edits.values import one_of
@@ -31,6 +31,13 @@ _DUALPIPE_NOTES: Final = (
     "The two ranks that hold the same stage have to sum its gradients; that time is not included.",
     "DualPipe cuts some backward passes in two: we assume that half of the time computes gradients of weights.",
 )
+_COSTS: Final = {
+    "interleaved": "more transfers and more activations in memory",
+    "gpipe": "activations of all microbatches in memory",
+    "zero_bubble": "later stages keep more activations",
+    "dualpipe": "two stages on each rank, so parameters twice",
+    "1f1b": "no cost: fewest activations in memory",
+}
 
 
 def _how(value: str) -> str:
@@ -65,7 +72,10 @@ def _apply(graph: TaskGraph, value: str, facts: Facts) -> Edited:
             f"the run has {old.microbatches}"
         )
     changed = relaid(base, made, value, PipelineShape(old.stages, chunks, old.microbatches))
-    notes = ["Passes keep their times, transfers take the median of their direction, and sends do not delay passes."]
+    notes = [
+        "Passes keep their times, transfers take the median of their direction, and sends do not delay passes.",
+        "In the ledger, all time inside a pass is then compute, also waits and idle time that the pass contains.",
+    ]
     if value == DUALPIPE:
         notes += _DUALPIPE_NOTES
     elif chunks != old.chunks:
@@ -96,10 +106,8 @@ CHANGE: Final = Change(
     name="schedule",
     form="schedule=1f1b|gpipe|interleaved|zero_bubble|dualpipe",
     about="stages run their microbatches in another order",
-    cost=(
-        "interleaved: more transfers and more activations in memory; gpipe: activations of all microbatches in memory; "
-        "zero_bubble: later stages keep more activations; dualpipe: two stages on each rank, so parameters twice"
-    ),
+    cost=join_costs(_COSTS),
+    costs=_COSTS,
     how=_how,
     apply=_apply,
     tried=("interleaved", "zero_bubble", "dualpipe", "1f1b"),

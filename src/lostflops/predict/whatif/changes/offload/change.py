@@ -122,7 +122,7 @@ CHANGE: Final = Change(
     name="offload",
     form="offload=activations|optimizer",
     about="activations or optimizer states are kept in the memory of the host",
-    cost="more time for less memory on the device; the host needs pinned memory for all ranks on it",
+    cost="a longer step for less memory on the device; the host needs pinned memory for all of its ranks",
     how=_how,
     apply=_apply,
     tried=("activations", "optimizer"),
