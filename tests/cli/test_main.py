@@ -49,6 +49,8 @@ FLAGS = {
         "--with",
         "--overhead",
         "--spool",
+        "--windows-per-hour",
+        "--webhook",
         "--keep-raw",
         "--json",
     },
