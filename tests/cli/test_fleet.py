@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import json
 from pathlib import Path
 
 import pytest
@@ -58,3 +60,16 @@ def test_a_damaged_fleet_leaves_a_command_to_add_the_run_later(
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"lostflops: the run was not added to {tmp_path / 'fleet'}: ")
     assert line.endswith(f" To try again: lostflops fleet add {tmp_path / 'fleet'} {made}")
+
+
+def test_tables_as_csv_have_the_rows_of_json(lostflops: Call, tmp_path: Path) -> None:
+    for team in ("a", "b"):
+        make_run(tmp_path / "runs" / team, team=team)
+    found = json.loads(lostflops("fleet", tmp_path / "runs", "--by", "team", "--csv", tmp_path / "out", "--json").out)
+    files = {file.stem: list(csv.DictReader(file.read_text().splitlines())) for file in (tmp_path / "out").iterdir()}
+    assert files.keys() == {"groups", "hours", "jobs", "fixes", "slow_hosts", "changes"}
+    assert [row["name"] for row in files["groups"]] == [row["name"] for row in found["groups"]]
+    assert [float(row["hours"]) for row in files["hours"]] == [row["hours"] for row in found["hours"]]
+    assert files["fixes"] == []
+    done = lostflops("fleet", "compact", tmp_path / "runs", "--csv", tmp_path / "out")
+    assert (done.code, "--csv writes an answer" in done.err) == (2, True)

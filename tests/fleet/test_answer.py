@@ -34,7 +34,7 @@ class Summaries:
         self.notes: list[str] = []
 
     @contextmanager
-    def table(self, columns: Sequence[str]) -> Any:
+    def table(self, columns: Sequence[str], since: int | None = None) -> Any:
         with duckdb.connect() as connection:
             fill_table(connection, "runs", self._made, columns)
             yield connection

@@ -20,6 +20,7 @@ from made_summaries import make_summary, summaries
 pytest.importorskip("pyiceberg", reason="the extra fleet is not installed")
 
 import sqlalchemy
+from pyarrow.parquet import ParquetFile
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.utils.config import Config
 
@@ -541,3 +542,30 @@ def test_merging_gives_way_to_a_run_that_is_replaced(place, patch_catalog):
     patch_catalog(replace_first)
     compact(place)
     assert [summary.mfu for summary in read(place)] == [0.4, 0.4, 0.9, 0.4]
+
+
+@pytest.mark.parametrize("where", ["local", "configured", "bucket"])
+def test_files_from_before_a_time_are_not_opened(where, tmp_path, configured, request, monkeypatch):
+    place = tmp_path / "fleet" if where == "local" else configured
+    if where == "bucket":
+        place = request.getfixturevalue("object_store") / "fleet"
+    for number in range(3):
+        add_runs(place, [make_summary(str(number), start=100 * number, stop=1000)])
+    for task in list_tasks(load_table(find_kind(place)), "start < 100"):
+        load_table(find_kind(place)).io.delete(task.file.file_path)
+    with open_fleet(place, None).table(["run"], since=150) as fleet:
+        assert fleet.execute("select run from runs").fetchall() == [("2",)]
+    with pytest.raises(BrokenRun):
+        read(place)
+
+
+def test_adding_to_a_bucket_reads_the_names_of_runs_and_not_their_rows(object_store):
+    place = object_store / "fleet"
+    add_runs(place, [make_summary(f"{number:032x}", name="x" * 5000 + str(number)) for number in range(0, 400, 2)])
+    table = load_table(find_kind(place))
+    (task,) = list_tasks(table)
+    with table.io.open_parts(task.file.file_path) as file:
+        ParquetFile(file).read(columns=["run"])
+        assert file.cache.total_requested_bytes < task.file.file_size_in_bytes / 2
+    add_runs(place, [make_summary(f"{number:032x}") for number in range(3)])
+    assert len(read(place)) == 201

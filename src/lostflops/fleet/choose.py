@@ -81,6 +81,12 @@ class FleetScope:
         labels = tuple(sorted(self.labels.items()))
         return self.job, self.is_pattern, self.since, self.week, self.host, self.run, self.status, labels
 
+    @property
+    def since_ns(self) -> int | None:
+        """Return a time before which none of these runs and of their peers started; None if any time is possible."""
+        days = [day for day in (self.since, self.week and _monday(self.week)) if day is not None]
+        return max(map(_ns, days), default=None)
+
     def condition(self) -> tuple[str, list[Any]]:
         """Return SQL and its values; a status is not a part of it."""
         terms, values = ["true"], list[Any]()
@@ -92,7 +98,7 @@ class FleetScope:
             terms.append("start >= ?")
             values.append(_ns(self.since))
         if self.week is not None:
-            monday = self.week - timedelta(days=self.week.weekday())
+            monday = _monday(self.week)
             terms.append("start >= ? and start < ?")
             values += [_ns(monday), _ns(monday + timedelta(days=7))]
         for name, value in self.labels.items():
@@ -186,7 +192,7 @@ def choose(
 
     `judged` keeps judgements for further questions; it must be of the same runs.
     """
-    with fleet.table(_JUDGED.union(columns)) as connection:
+    with fleet.table(_JUDGED.union(columns), scope.since_ns) as connection:
         _define_peers(connection, scope)
         condition, values = scope.condition()
         names = ", ".join(f'"{name}"' for name in columns)
@@ -196,7 +202,8 @@ def choose(
         if scope.status is not None:
             chosen.keep_status(scope.status)
         if not _count(connection, CHOSEN):
-            raise UsageError(_EMPTY.format(fleet.place) if not _count(connection, "runs") else _NO_MATCH)
+            is_empty = scope.since_ns is None and not _count(connection, "runs")
+            raise UsageError(_EMPTY.format(fleet.place) if is_empty else _NO_MATCH)
         yield chosen
 
 
@@ -228,6 +235,10 @@ def _escape(pattern: str) -> str:
     for letter in "\\%_":
         pattern = pattern.replace(letter, f"\\{letter}")
     return pattern.replace(ANY, "%")
+
+
+def _monday(day: date) -> date:
+    return day - timedelta(days=day.weekday())
 
 
 def _ns(day: date) -> int:

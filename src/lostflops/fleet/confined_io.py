@@ -6,6 +6,7 @@ Import this module only where pyiceberg is installed.
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import urlsplit
 
 from pyiceberg.io.fsspec import FsspecFileIO
 from pyiceberg.io.pyarrow import PyArrowFileIO
@@ -28,6 +29,11 @@ class FolderIO(PyArrowFileIO):  # type: ignore[misc] # pyiceberg is an extra
 
 class BucketIO(FsspecFileIO):  # type: ignore[misc] # pyiceberg is an extra
     """Objects below an address, which is the property `warehouse`."""
+
+    def open_parts(self, location: str) -> Any:
+        """Open an object of which little is needed: each read is a request, and nothing is read ahead."""
+        place = _confine(self, location)
+        return self.get_fs(urlsplit(place).scheme).open(place, cache_type="none")
 
     def new_input(self, location: str) -> Any:
         return super().new_input(_confine(self, location))

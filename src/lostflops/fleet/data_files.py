@@ -44,7 +44,8 @@ def read_column(table: Any, task: Any, column: str) -> Any:
     """Return one column of a data file, with the rows that the table deletes."""
     from pyarrow.parquet import ParquetFile  # noqa: PLC0415
 
-    with table.io.new_input(task.file.file_path).open() as file:
+    open_parts = getattr(table.io, "open_parts", None) or (lambda location: table.io.new_input(location).open())
+    with open_parts(task.file.file_path) as file:
         return ParquetFile(file).read(columns=[column]).column(0)
 
 

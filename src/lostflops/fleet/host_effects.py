@@ -126,7 +126,8 @@ def _improve(effects: FleetEffects, likelihood: Floats) -> FleetEffects:
 
 def _compute_priors(effects: FleetEffects) -> tuple[Floats, Floats, Floats]:
     """Compute the probability of each effect of the grid, for usual, slow and fast hosts."""
-    usual = np.exp(-(((_EFFECTS - effects.centre) / effects.spread) ** 2) / 2) * _WIDTHS
+    deviates = ((_EFFECTS - effects.centre) / effects.spread) ** 2 / 2
+    usual = np.exp(deviates.min() - deviates) * _WIDTHS  # the smallest is 0: between two points of a coarse grid too
     size = np.abs(np.log1p(_EFFECTS))
     beyond = np.where(size >= np.log1p(effects.least), _WIDTHS / np.maximum(size, 1e-9) / (1 + _EFFECTS), 0)
     slow, fast = np.where(_EFFECTS > 0, beyond, 0), np.where(_EFFECTS < 0, beyond, 0)

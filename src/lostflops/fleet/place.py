@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from threading import Lock
-from typing import Final
+from typing import Any, Final
 
 import duckdb
 
@@ -27,6 +28,8 @@ from lostflops.store.places import Place
 from lostflops.store.run import Run
 
 Summarise = Callable[[Run], RunSummary]
+MakeView = Callable[[duckdb.DuckDBPyConnection, tuple[str, ...], int | None], None]
+"""Makes the view of these columns; files of a table that have only runs from before a time may be left out."""
 VIEW: Final = "runs"
 _DAMAGE: Final = (duckdb.IOException, duckdb.InvalidInputException, duckdb.SerializationException)
 _PER_FETCH: Final = 256
@@ -36,7 +39,7 @@ _MOST_NAMED: Final = 3
 class Fleet:
     """The summaries of many runs. Open it with `open_fleet`."""
 
-    def __init__(self, place: str, make_view: Callable[[duckdb.DuckDBPyConnection, tuple[str, ...]], None]) -> None:
+    def __init__(self, place: str, make_view: MakeView) -> None:
         self.place = place
         """As its user names it."""
         self._make_view = make_view
@@ -44,8 +47,10 @@ class Fleet:
         """What its runs do not show, because a run cannot be read or is there twice; known once `table` was entered."""
 
     @contextmanager
-    def table(self, columns: Iterable[str] = ()) -> Iterator[duckdb.DuckDBPyConnection]:
+    def table(self, columns: Iterable[str] = (), since: int | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
         """Give a connection with these columns of all runs, or all columns, as view `runs`.
+
+        Runs that started before `since`, in ns, may be left out: files without any later run are not read.
 
         >>> with open_fleet("runs/").table(["labels", "life"]) as fleet:  # doctest: +SKIP
         ...     fleet.sql("SELECT labels['team'], sum(life['training']) FROM runs GROUP BY ALL").fetchall()
@@ -53,7 +58,7 @@ class Fleet:
         connection = connect()
         try:
             with asking(), _naming_damage(self.place):
-                self._make_view(connection, check_columns(columns))
+                self._make_view(connection, check_columns(columns), since)
                 yield connection
         finally:
             connection.close()
@@ -77,7 +82,7 @@ def open_fleet(place: str | Place, summarise: Summarise) -> Fleet:
         fleet = Fleet(str(kind), view.make)
         fleet.notes = view.notes
         return fleet
-    return Fleet(str(kind), lambda connection, columns: _make_table_view(connection, columns, kind))
+    return Fleet(str(kind), partial(_make_table_view, kind))
 
 
 def read_version(place: str | Place) -> str:
@@ -109,7 +114,7 @@ class _FolderView:
         self._lock = Lock()
         self.notes: list[str] = []
 
-    def make(self, connection: duckdb.DuckDBPyConnection, columns: tuple[str, ...]) -> None:
+    def make(self, connection: duckdb.DuckDBPyConnection, columns: tuple[str, ...], _since: int | None) -> None:
         with self._lock:
             if not self._summaries:
                 self._summaries = self._read_all()
@@ -153,9 +158,12 @@ def _reason(error: Exception) -> str:
     return f"{type(error).__name__}: {(str(error).splitlines() or ['no reason given'])[0]}."
 
 
-def _make_table_view(connection: duckdb.DuckDBPyConnection, columns: tuple[str, ...], kind: TableKind) -> None:
+def _make_table_view(
+    kind: TableKind, connection: duckdb.DuckDBPyConnection, columns: tuple[str, ...], since: int | None
+) -> None:
     with in_words(kind):
-        tasks = list(open_scan(kind).plan_files())
+        listing = _begin_at(open_scan(kind), since)
+        tasks = list(listing.plan_files())
     typed = ", ".join(f"{quote(name)}::{COLUMNS[name]} AS {quote(name)}" for name in columns)
     paths = [path for task in tasks if (path := local_path(task.file.file_path)) is not None]
     if paths and len(paths) == len(tasks) and not any(task.delete_files for task in tasks):
@@ -163,10 +171,32 @@ def _make_table_view(connection: duckdb.DuckDBPyConnection, columns: tuple[str, 
         return
     # Only pyiceberg can open objects with the keys of a catalog, and apply rows that other engines deleted.
     with in_words(kind):
-        rows = load_table(kind).scan(selected_fields=columns).to_arrow_batch_reader()
-    connection.register("scanned", rows)
+        if isinstance(kind, LocalTable):
+            listing = _begin_at(load_table(kind).scan(), since)
+            tasks = list(listing.plan_files())
+        connection.register("scanned", _read_files(listing.select(*columns), tasks))
     connection.execute(f"CREATE TEMP TABLE {VIEW} AS SELECT {typed} FROM scanned")
     connection.unregister("scanned")
+
+
+def _begin_at(listing: Any, since: int | None) -> Any:
+    """Return a scan without files that have only runs from before `since`."""
+    if since is None:
+        return listing
+    from pyiceberg.expressions import GreaterThanOrEqual  # noqa: PLC0415 - an extra
+
+    return listing.filter(GreaterThanOrEqual("start", since))
+
+
+def _read_files(listing: Any, tasks: Iterable[Any]) -> Any:
+    """Return the rows of data files that a scan listed, as Arrow batches: to list them again takes as many requests."""
+    import pyarrow as pa  # noqa: PLC0415 - an extra
+    from pyiceberg.io.pyarrow import ArrowScan, schema_to_pyarrow  # noqa: PLC0415
+
+    schema = schema_to_pyarrow(listing.projection())
+    whole = ArrowScan(listing.table_metadata, listing.io, listing.projection(), listing.row_filter)
+    batches = whole.to_record_batches(tasks)
+    return pa.RecordBatchReader.from_batches(schema, batches).cast(schema)
 
 
 @contextmanager

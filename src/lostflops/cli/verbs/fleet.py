@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lostflops.cli.output import JsonOption, command, show
 from lostflops.cli.scope import bar_of
+
+if TYPE_CHECKING:
+    from lostflops.core.results import Result
 
 EXAMPLE = "lostflops fleet add fleet run1 run2; lostflops fleet fleet --by team"
 _ADD, _COMPACT, _EXPIRE = "add", "compact", "expire"
@@ -82,6 +86,12 @@ def fleet(
             show_default=False,
         ),
     ] = "",
+    csv: Annotated[
+        Path | None,
+        typer.Option(
+            "--csv", metavar="DIR", help="Write each table to a CSV file in this folder, too.", show_default=False
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show where the hours of many runs go.
@@ -94,6 +104,8 @@ def fleet(
     from lostflops.core.errors import UsageError
 
     action, place, runs = _parse(words)
+    if csv and action:
+        raise UsageError(f"--csv writes an answer, which {action} does not give: lostflops fleet {place} --csv {csv}")
     if before and action != _EXPIRE:
         raise UsageError("--before is only for expire; to choose runs, give --since DATE")
     if action == _ADD:
@@ -109,8 +121,26 @@ def fleet(
         with bar_of("runs") as progress:
             chosen = {"job": job, "since": since, "week": week, "host": host, "status": status}
             result = api.ask_fleet(place, by=by, labels=labels or (), **chosen, progress=progress)
+    if csv:
+        _write_tables(csv, result)
     following = command("fleet", place) if action else command("fleet", place, "--by", "job" if by != "job" else "host")
     show(replace(result, next_command=following), as_json)
+
+
+def _write_tables(folder: Path, result: Result) -> None:
+    """Write each table with all rows and exact values: NAME.csv, with the names that JSON has."""
+    from lostflops.core.errors import RunError
+    from lostflops.core.results import Table
+    from lostflops.show.report.plain import write_csv
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for table in (*result.blocks, *result.more):
+            if isinstance(table, Table):
+                with (folder / f"{table.name}.csv").open("w", encoding="utf-8", newline="") as file:
+                    write_csv([field.name for field in table.fields], table.rows, file)
+    except OSError as error:
+        raise RunError(f"{folder} cannot be written: {error.strerror}. Choose another folder.") from None
 
 
 def _parse(words: list[str]) -> tuple[str, str, list[str]]:

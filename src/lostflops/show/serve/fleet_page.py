@@ -41,7 +41,7 @@ class StoppableFleet(Fleet):
     """A fleet whose questions fail once it is stopped."""
 
     def __init__(self, fleet: Fleet, judged: Judgements) -> None:
-        super().__init__(fleet.place, lambda _connection, _columns: None)
+        super().__init__(fleet.place, lambda _connection, _columns, _since: None)
         self.notes = fleet.notes
         self.judged = judged
         self.stopped = False
@@ -49,10 +49,10 @@ class StoppableFleet(Fleet):
         self._connection: duckdb.DuckDBPyConnection | None = None
 
     @contextmanager
-    def table(self, columns: Iterable[str] = ()) -> Iterator[duckdb.DuckDBPyConnection]:
+    def table(self, columns: Iterable[str] = (), since: int | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
         """Give a connection that ends with the question."""
         self._check()
-        with self._fleet.table(columns) as connection:
+        with self._fleet.table(columns, since) as connection:
             self._connection = connection
             try:
                 self._check()
