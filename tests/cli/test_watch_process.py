@@ -51,11 +51,11 @@ def receiver(status: int = 200, waits: float = 0) -> Iterator[tuple[str, list[di
 
 
 def slower_job(run: Path) -> MadeJob:
-    job = MadeJob(run / FOLDER, world_size=1, begin=time.time_ns() - 60 * 10**9)
+    job = MadeJob(run / FOLDER, world_size=1, step_ms=200, begin=time.time_ns() - 120 * 10**9)
     job.start()
     for number in range(500):
         step = job.step(0, number)
-        job.append(0, [{**step, "stop": step["stop"] + 50 * MS * (number >= 400)}])
+        job.append(0, [{**step, "stop": step["stop"] + 100 * MS * (number >= 400)}])
     return job
 
 
@@ -79,11 +79,11 @@ def test_a_job_that_became_slower_is_logged_sent_and_asked_for_a_window(tmp_path
             process.stop()
     (line,) = log.read_text().splitlines()
     message = json.loads(line)
-    assert message["text"].startswith("Since about step 400, steps take 50% longer: 150 ms instead of 100 ms.")
+    assert message["text"].startswith("Since about step 400, steps take 50% longer: 300 ms instead of 200 ms.")
     assert (message["kind"], message["window"], message["attempt"]) == ("slower", 1, 0)
     assert arrived == [{"text": f"run: {message['text']}"}]
     request = json.loads((run / FOLDER / "windows" / "0001.json").read_text())
-    assert (request["steps"], request["ranks"]) == (12, "all")
+    assert (request["steps"], request["ranks"]) == (8, "all")
 
 
 def test_the_process_ends_with_its_parent_however_that_ends(tmp_path: Path) -> None:

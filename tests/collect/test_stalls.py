@@ -18,6 +18,7 @@ from collect.captured import records
 from collect.jobs import PYTHON, plain_environment, run_words, started
 from lostflops.api import hang
 from lostflops.collect.capture import FOLDER, flight_file
+from lostflops.collect.interludes import Interludes
 from lostflops.collect.stalls import Stalls
 
 JOB = """
@@ -50,6 +51,7 @@ class Rank:
         self.settings = SimpleNamespace(folder=folder)
         self.rank = 3
         self.clock = SimpleNamespace(step=SimpleNamespace(number=0, start=time.monotonic_ns()))
+        self.interludes = Interludes()
         self.put_values: list[dict[str, Any]] = []
 
     def wall(self) -> int:
@@ -80,6 +82,20 @@ def test_long_steps_are_no_stall_until_three_times_as_long(tmp_path: Path) -> No
     assert not stalls.is_due()
     rank.begin_step(1, ago=61_000 * MS)
     assert stalls.is_due()
+
+
+def test_a_rank_says_if_it_saves_or_evaluates(tmp_path: Path) -> None:
+    rank = Rank(tmp_path)
+    stalls = Stalls(rank)
+    stalls.record(threading.get_ident())
+    rank.interludes.evaluation_begins(0)
+    stalls.record(threading.get_ident())
+    rank.interludes.save_begins(0)
+    stalls.record(threading.get_ident())
+    rank.interludes.save_ended(5)
+    rank.interludes.take()
+    stalls.record(threading.get_ident())
+    assert [value["within"] for value in rank.put_values] == [None, "evaluating", "saving", None]
 
 
 def test_what_was_written_is_taken_back_when_the_step_ends(tmp_path: Path) -> None:

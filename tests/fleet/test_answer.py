@@ -20,7 +20,7 @@ from lostflops.core.errors import UsageError
 from lostflops.fleet.answer import answer_fleet
 from lostflops.fleet.choose import FleetScope
 from lostflops.fleet.rows import fill_table
-from lostflops.fleet.summary import RunSummary
+from lostflops.fleet.summary import HostSummary, RunSummary
 from tests.fleet.made_runs import HOUR, make_finding, make_summary
 
 
@@ -175,3 +175,41 @@ def test_json_is_small() -> None:
         for n in range(125)
     ]
     assert len(msgspec.json.encode(make_summary(hosts=hosts))) < 200_000
+
+
+ODD = st.none() | st.sampled_from([0.0, -1.0, -0.999, 1e-320, 1e-9, 0.5, 3.0, 1e9, 1e155, 1e308, -1e308])
+
+
+@st.composite
+def odd_fleets(draw: st.DrawFn) -> list[RunSummary]:
+    """Runs whose measurements are possible as numbers, and nonsense."""
+    made = []
+    for number in range(draw(st.integers(1, 12))):
+        hosts = [
+            HostSummary(
+                host=host, device="H100", ranks=1, window_ns=10, lines={"compute": 10},
+                slower=draw(ODD), slower_error=draw(ODD),
+            )
+            for host in "abc"
+        ]  # fmt: skip
+        facts = {name: draw(ODD) for name in ("step_ns", "step_error", "mfu", "tokens_per_second")}
+        made.append(make_summary(number, hosts=hosts, **facts))
+    return made
+
+
+@given(odd_fleets())
+def test_numbers_that_make_no_sense_are_no_error_and_no_warning(made: list[RunSummary]) -> None:
+    found = ask(*made)
+    assert found["runs"] == len(made)
+    assert hours_of(found)["compute"] == pytest.approx(8.0 * len(made))
+
+
+def test_hosts_say_how_much_time_belongs_to_none() -> None:
+    """Of 40 hours, 16 are in steps of a run that names its hosts."""
+    blind = make_summary(1, window_ns=0, lines={}, hosts=[])
+    (note,) = [note for note in ask(make_summary(0), blind, by="host")["notes"] if "host" in note]
+    assert note == (
+        "By host: only time in steps of runs that were recorded in detail belongs to a host. 60% of all GPU-hours, "
+        "outside steps or without detail, belong to none."
+    )
+    assert not any("By host" in note for note in ask(make_summary(0), by="job")["notes"])

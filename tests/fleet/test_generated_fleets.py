@@ -2,11 +2,14 @@
 
 from collections import Counter
 from itertools import islice
+from pathlib import Path
 
 import msgspec
 import numpy as np
 import pytest
 
+import lostflops
+from lostflops.fleet.changes import add_runs
 from lostflops.fleet.regressions import find_regressions
 from lostflops.fleet.step_times import read_step_times
 from lostflops.fleet.summary import RunSummary, check_summary
@@ -87,3 +90,21 @@ def test_mlperf_runs_have_a_pace_and_show_no_change() -> None:
     assert Counter(Counter(run.name for run in runs).values()) == {3: 14}
     assert max(run.ranks for run in runs) == 8192
     assert all(pace.changes == () for pace in find_regressions(read_step_times(runs)))
+
+
+@pytest.mark.skipif(not MLPERF.exists(), reason="no step series of MLPerf beside the checkout")
+def test_mlperf_runs_and_generated_runs_share_a_table(tmp_path: Path) -> None:
+    pytest.importorskip("pyiceberg", reason="the extra fleet is not installed")
+    generated, logged = list(GeneratedFleet(FleetPlan(runs=60, hosts=64)).summaries()), read_mlperf_runs(MLPERF)
+    add_runs(tmp_path / "fleet", [*generated, *logged])
+    found = lostflops.ask_fleet(tmp_path / "fleet", by="week").to_json()
+    assert found["runs"] == 60 + 42
+    hours = sum(run.total_ns for run in [*generated, *logged]) / 3.6e12
+    assert found["hours_in_all"] == pytest.approx(hours)
+    assert {row["name"][:4] for row in found["groups"]} == {"2025", "2026"}
+    assert sum(row["compute"] is None for row in found["groups"]) == 1  # a week of MLPerf alone has no detail
+    jobs = {row["job"] for row in found["jobs"]}
+    assert {run.name for run in logged} <= jobs
+    alone = lostflops.ask_fleet(tmp_path / "fleet", labels=["job=llama31_405b"]).to_json()
+    assert (alone["runs"], alone.get("changes", []), alone.get("slow_hosts", [])) == (42, [], [])
+    assert lostflops.ask_fleet(tmp_path / "fleet", since="2025-10-01").to_json()["runs"] == 60

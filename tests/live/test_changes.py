@@ -15,13 +15,15 @@ def notices(board: Board, folder: Path) -> list[Notice]:
 
 
 def slower_job(folder: Path, attempt: int = 0, **job: int) -> MadeJob:
-    """400 steps of 100 ms, then as many of 150 ms."""
-    made = MadeJob(folder, world_size=2, attempt=attempt, begin=1_700_000_000_000_000_000 + attempt * 10**13)
+    """400 steps of 200 ms, then as many of 300 ms."""
+    made = MadeJob(
+        folder, world_size=2, step_ms=200, attempt=attempt, begin=1_700_000_000_000_000_000 + attempt * 10**13
+    )
     made.start()
     for rank in range(2):
         for number in range(800):
             step = made.step(rank, number)
-            made.append(rank, [{**step, "stop": step["stop"] + 50 * MS * (number >= 400), **job}])
+            made.append(rank, [{**step, "stop": step["stop"] + 100 * MS * (number >= 400), **job}])
     return made
 
 
@@ -29,7 +31,7 @@ def test_a_change_is_a_notice_and_a_metric(tmp_path: Path) -> None:
     slower_job(tmp_path)
     board = Board()
     (notice,) = notices(board, tmp_path)
-    assert notice.text == "Since about step 400, steps take 50% longer: 150 ms instead of 100 ms."
+    assert notice.text == "Since about step 400, steps take 50% longer: 300 ms instead of 200 ms."
     samples = {metric.name: found for metric, found in collect(board, None).items()}
     assert ((("kind", "slower"),), 1) in samples["lostflops_anomalies_total"]
     assert ((("kind", "hang"),), 0) in samples["lostflops_anomalies_total"]
@@ -37,7 +39,7 @@ def test_a_change_is_a_notice_and_a_metric(tmp_path: Path) -> None:
 
 def test_an_attempt_is_compared_with_itself_alone(tmp_path: Path) -> None:
     """A restart on slower machines has its own usual time."""
-    made = MadeJob(tmp_path, world_size=1)
+    made = MadeJob(tmp_path, world_size=1, step_ms=200)
     made.start()
     made.run(0, 400)
     again = MadeJob(tmp_path, world_size=1, attempt=1, step_ms=300, begin=made.begin + 10**12)
@@ -47,7 +49,7 @@ def test_an_attempt_is_compared_with_itself_alone(tmp_path: Path) -> None:
 
 
 def test_steps_that_compile_or_are_profiled_are_left_out(tmp_path: Path) -> None:
-    made = MadeJob(tmp_path, world_size=1)
+    made = MadeJob(tmp_path, world_size=1, step_ms=200)
     made.start()
     for number in range(800):
         step = made.step(0, number)

@@ -13,8 +13,8 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -208,25 +208,9 @@ def _first_finding(sources: Sequence[Path], out: Path) -> str:
     from lostflops.api import ingest
     from lostflops.api import open as open_run
 
-    with _idle_priority():
-        ingest([str(source) for source in sources], out, workers=1)
-        with open_run(out) as run:
-            return run.diagnose(top=1).verdict
-
-
-@contextmanager
-def _idle_priority() -> Iterator[None]:
-    """Use only what others leave over of the processor: the job trains meanwhile."""
-    _set_scheduler("SCHED_IDLE")
-    try:
-        yield
-    finally:
-        _set_scheduler("SCHED_OTHER")
-
-
-def _set_scheduler(policy: str) -> None:
-    with suppress(AttributeError, OSError):  # other systems than Linux have none
-        os.sched_setscheduler(0, getattr(os, policy), os.sched_param(0))
+    ingest([str(source) for source in sources], out, workers=1)
+    with open_run(out) as run:
+        return run.diagnose(top=1).verdict
 
 
 def send(webhook: str, text: str) -> None:

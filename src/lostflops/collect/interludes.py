@@ -36,6 +36,13 @@ class Interludes:
         self._depth = self._saving = self._began = 0
         self._first = self._last = -1
 
+    @property
+    def current(self) -> str | None:
+        """What the program does now instead of training; once it has evaluated, until the step ends."""
+        if self._depth:
+            return "saving"
+        return "evaluating" if self._first >= 0 else None
+
     def save_begins(self, now: int) -> None:
         if not self._depth:
             self._began = now

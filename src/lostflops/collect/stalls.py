@@ -56,7 +56,8 @@ class Stalls:
         step = self._recorder.clock.step
         stack = _stack(sys._current_frames().get(thread))  # noqa: SLF001 - the documented way
         lasts = time.monotonic_ns() - step.start
-        value = {"step": step.number, "ns": lasts, "time": self._recorder.wall(), "stack": stack}
+        within = self._recorder.interludes.current
+        value = {"step": step.number, "ns": lasts, "time": self._recorder.wall(), "stack": stack, "within": within}
         self._recorder.put({"kind": "job", "key": KEY, "value": value})
         self._is_recorded = True
         data = dump_ring()

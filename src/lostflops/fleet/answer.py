@@ -25,6 +25,8 @@ COLUMNS: Final = (
 _LARGEST: Final = 2
 """Losses that the first sentence names."""
 _MOST_NAMED: Final = 3
+_SMALL: Final = 1e-3
+"""Share of the hours that needs no words."""
 _COMMIT: Final = 10
 """Letters of a commit that sentences have."""
 _DAY: Final = len("2026-01-31")
@@ -72,14 +74,19 @@ def _answer(chosen: ChosenRuns, by: str) -> Result:
         hosts=chosen.hosts,
         changes=tabulate_changes(chosen.histories),
     )
-    first: list[Block] = [tabulate_groups(connection, by, chosen.labels)] if by and by != "cause" else []
+    groups = tabulate_groups(connection, by, chosen.labels) if by and by != "cause" else None
+    first: list[Block] = [groups] if groups else []
     tables = found.fixes, tabulate_slow_hosts(found.hosts), found.changes, tabulate_jobs(connection, chosen.histories)
     return Result(
         name="fleet",
         title="Fleet",
         verdict=" ".join(_sentences(found)),
         blocks=(*first, tabulate_hours(found.hours), *(table for table in tables if table.rows)),
-        notes=(*chosen.notes, *_notes(found, is_part=chosen.is_part)),
+        notes=(
+            *chosen.notes,
+            *(_describe_no_host(groups, found) if groups and by == "host" else ()),
+            *_notes(found, is_part=chosen.is_part),
+        ),
         more=(
             *(table for table in tables if not table.rows),
             Figure("runs", found.runs),
@@ -204,6 +211,16 @@ def tabulate_slow_hosts(found: SlowHosts) -> Table:
         for host in found.slow
     )
     return Table("slow_hosts", "Slow hosts", fields, rows, most_shown=10)
+
+
+def _describe_no_host(groups: Table, found: FleetFigures) -> Iterator[str]:
+    """Name the share of hours that no host has, if there is any."""
+    share = 1 - sum(row["hours"] for row in groups.to_json()) * NS_PER_HOUR / (found.whole or 1)
+    if share > _SMALL:
+        yield (
+            "By host: only time in steps of runs that were recorded in detail belongs to a host. "
+            f"{format_percent(share)} of all {found.unit}, outside steps or without detail, belong to none."
+        )
 
 
 def _notes(found: FleetFigures, *, is_part: bool) -> Iterator[str]:

@@ -33,6 +33,10 @@ _NAMES: Final = """
     where host.host is not null and host.slower is not null order by all"""
 
 
+_IMPOSSIBLE: Final = 1e3
+"""A host that needs a thousand times as long, or an error of it, is a mistake of whoever wrote it, and unknown."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostTimes:
     """Columns with one row for each host in each run. Names are numbers."""
@@ -45,7 +49,7 @@ class HostTimes:
     """Runs of a job may give a host the same role, so they count less than runs of as many jobs."""
     run: Ints
     start: Ints
-    """Unix time."""
+    """Unix time in ns."""
     device: Ints
     """Hosts are compared with those of the same device."""
     slower: Floats
@@ -101,7 +105,7 @@ def prepare_host_times(times: HostTimes) -> HostTimes:
 
     `job` becomes a number for each host in each job.
     """
-    times = times.select(np.isfinite(times.slower) & (times.slower > -1))
+    times = times.select((times.slower > -1) & (times.slower < _IMPOSSIBLE))
     slower = _compare_same_devices(times)
     error = _fill_errors(times.error)
     job = times.host * (int(times.job.max(initial=0)) + 1) + times.job
@@ -130,6 +134,6 @@ def _compare_same_devices(times: HostTimes) -> Floats:
 
 def _fill_errors(errors: Floats) -> Floats:
     """Give values without an error a large one of the others; 0 if no error is known."""
-    is_known = np.isfinite(errors) & (errors >= 0)
+    is_known = (errors >= 0) & (errors < _IMPOSSIBLE)
     large = float(np.quantile(errors[is_known], 0.95)) if is_known.any() else 0.0
     return np.where(is_known, errors, large)

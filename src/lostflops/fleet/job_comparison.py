@@ -100,7 +100,7 @@ def _sentences(first: JobFigures, second: JobFigures) -> Iterator[str]:
 
 def _tabulate_facts(first: JobFigures, second: JobFigures) -> Table:
     """Return a row for each job with each number of ranks and device."""
-    names = ("ranks", "device", "runs", "hours", "training", "step_ns", "mfu", "better_than", "status", "slower")
+    names = ("ranks", "device", "runs", "hours", "training", "step_ns", "mfu", "status", "slower")
     fields = (
         Field("job"),
         Field("ranks", "count"),
@@ -110,7 +110,6 @@ def _tabulate_facts(first: JobFigures, second: JobFigures) -> Table:
         Field("training", "share", "in steps"),
         Field("step_ns", "ns", "step"),
         Field("mfu", "share", "MFU"),
-        Field("better_than", "share", "higher than peers"),
         Field("status", label="step time"),
         Field("slower", "share"),
     )

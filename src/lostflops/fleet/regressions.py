@@ -67,7 +67,7 @@ class PaceChange:
     """First run after the change."""
     run_before: str
     start: int
-    """Unix time of the first run after the change."""
+    """Unix time of the first run after the change, in ns."""
     seen: str
     """The run after which the change was certain."""
     runs_until_seen: int

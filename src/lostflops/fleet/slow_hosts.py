@@ -68,7 +68,7 @@ class HostVerdict:
     is_slow: bool
     """Whether it is named, at the stated rate of false alarms."""
     first_seen: int
-    """Unix time of its first run."""
+    """Unix time of its first run, in ns."""
     since: int | None
     """Start of the first run in which it was slow; None if it is not slow."""
     until: int | None

@@ -18,6 +18,8 @@ WAITING: Final = ("comm.transfer", "comm.wait", "comm.bubble")
 HELD_UP: Final = 0.025
 """A host must be slower than the others by this part, and by four times its error, to count as holding up its run."""
 _ERRORS: Final = 4
+_IMPOSSIBLE: Final = 1e3
+"""An error of a thousand steps is a mistake of whoever wrote it, and unknown."""
 _QUERY: Final = """
     select name, ranks, device, run, start, step_ns, step_error, commit,
         coalesce(list_max(list_transform(
@@ -35,7 +37,7 @@ class StepTime(NamedTuple):
     device: str | None
     run: str
     start: int
-    """Unix time."""
+    """Unix time in ns."""
     step_ns: float
     step_error: float | None
     """Standard error of `step_ns`, as a part of it."""
@@ -97,6 +99,7 @@ def _hold_up(run: RunSummary) -> float:
 def _make_series(runs: list[StepTime]) -> SeriesOfSteps:
     """Make a series; errors that are unknown are the median of the others, which are 0 if no error is known."""
     errors = np.array([np.nan if run.step_error is None else run.step_error for run in runs], float)
+    errors = np.where((errors >= 0) & (errors < _IMPOSSIBLE), errors, np.nan)
     known = errors[np.isfinite(errors)]
     held_up = np.clip([run.held_up for run in runs], 0, 0.9)
     values = np.log([run.step_ns for run in runs]) + np.log1p(-held_up)

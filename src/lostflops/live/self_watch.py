@@ -22,7 +22,12 @@ _HOUR: Final = 3600.0
 _LONGEST_WINDOW: Final = 900.0
 """Seconds after which the traces of a window are not waited for any more."""
 _FOR_DUMPS: Final = 20.0
-"""Seconds that ranks get to write where they are, after no step has ended for long."""
+"""Seconds that ranks get to write where they are, once the job seems to hang."""
+_HANG: Final = 60.0
+_HANG_FACTOR: Final = 2.0
+"""A job hangs if no step ends for so many seconds, and so many times as long as its longest step took so far."""
+_LONGEST_INTERLUDE: Final = 1800.0
+"""A rank that saves a checkpoint or evaluates may take so many seconds, and so may a first step, which may compile."""
 _KEPT_STEPS: Final = 64
 """A message has so many of the last steps, so that it shows what led to it."""
 
@@ -59,8 +64,10 @@ class SelfWatch:
     """When windows were requested in the last hour."""
     _open: dict[int, float] = field(default_factory=dict)
     """Windows that are being recorded, and when each was requested."""
-    _stalled: float | None = None
-    """When the stall was noticed that is not explained yet."""
+    _stalled: bool = False
+    """Whether the board reported a stall that is not explained yet."""
+    _longest: float = 0.0
+    """Longest step of the attempt, in seconds."""
     _is_hanging: bool = False
     _recent: deque[StepLine] = field(default_factory=lambda: deque(maxlen=_KEPT_STEPS))
     _known_changes: int = 0
@@ -70,27 +77,38 @@ class SelfWatch:
         for item in said:
             if isinstance(item, StepLine):
                 self._recent.append(item)
+                self._longest = max(self._longest, item.time / 1e9)
                 self._moves()
             elif item.kind == "attempt":
                 self._begin(item.attempt)
-            elif item.kind == "stall" and self._stalled is None and not self._is_hanging:
-                self._stalled = now
+            elif item.kind == "stall" and not self._is_hanging:
+                self._stalled = True
         changes = self.board.changes
         for change in changes[self._known_changes :]:
             self._report_change(change, now)
         self._known_changes = len(changes)
         self._finish_windows(now)
-        if self._stalled is not None and (self.actions.are_dumped() or now - self._stalled > _FOR_DUMPS):
+        if not self._is_hanging and self._hangs(now):
             self._report_hang()
+
+    def _hangs(self, now: float) -> bool:
+        """Return whether no step has ended for so long that it is no pause, and ranks have written where they are."""
+        attempt = self.board.current
+        if attempt is None or attempt.is_ended or not (self._stalled or attempt.progress is None):
+            return False
+        quiet = now - (attempt.begun if attempt.progress is None else attempt.progress)
+        is_paused = attempt.progress is None or any(session.interlude for session in attempt.sessions.values())
+        limit = _LONGEST_INTERLUDE if is_paused else max(_HANG, _HANG_FACTOR * self._longest)
+        return quiet > limit and (quiet > limit + _FOR_DUMPS or self.actions.are_dumped())
 
     def _begin(self, attempt: int) -> None:
         self._attempt = attempt
-        self._known_changes, self._stalled, self._is_hanging = 0, None, False
+        self._known_changes, self._stalled, self._is_hanging, self._longest = 0, False, False, 0.0
         self._open.clear()
         self._recent.clear()
 
     def _moves(self) -> None:
-        self._stalled = None
+        self._stalled = False
         if self._is_hanging:
             self._is_hanging = False
             self._report("moving", "Steps end again.")
@@ -125,7 +143,7 @@ class SelfWatch:
                 self._report("finding", self.actions.explain_window(window), {"window": window})
 
     def _report_hang(self) -> None:
-        self._stalled, self._is_hanging = None, True
+        self._stalled, self._is_hanging = False, True
         self._report("hang", self.actions.explain_hang(), {})
 
     def _report(self, kind: MessageKind, text: str, facts: dict[str, Any] | None = None) -> None:

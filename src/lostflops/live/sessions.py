@@ -91,6 +91,8 @@ class LiveSession:
     """When it last reported collectives, by the same clock."""
     level: int = 0
     level_reason: str = ""
+    interlude: str | None = None
+    """What the rank does instead of training (`saving`, `evaluating`) while its step does not end."""
     windows: dict[int, str] = field(default_factory=dict)
     """Last state of each deep window."""
     groups: dict[str, tuple[int, ...]] = field(default_factory=dict)
@@ -125,12 +127,16 @@ class LiveSession:
         if kind == "step":
             number = _whole(record["step"])
             self.steps[number] = LiveStep.of(record, self.level < EDGES_ONLY)
+            self.interlude = None
             self.last_step = max(self.last_step, number)
         elif kind == "collectives":
             self.ring_heard = now
             self._take_collectives(record)
         elif kind == "job" and record["key"] == "groups":
             self._take_groups(record["value"])
+        elif kind == "job" and record["key"] == "stall":
+            within = record["value"].get("within")
+            self.interlude = within if isinstance(within, str) else None
         elif kind == "window":
             self._take_window(record)
         elif kind == "overhead":

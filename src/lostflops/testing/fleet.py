@@ -22,8 +22,9 @@ Ints = npt.NDArray[np.int64]
 
 RANKS_PER_HOST: Final = 8
 DEVICES: Final = ("NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-80GB", "AMD Instinct MI300X")
-_START: Final = 1_760_000_000
+_START: Final = 1_760_000_000 * 10**9
 _DAYS: Final = 180
+_DAY_NS: Final = 86_400 * 10**9
 _RANKS: Final = np.array([64, 128, 256, 512, 1024])
 _RANKS_SHARES: Final = (0.35, 0.25, 0.2, 0.12, 0.08)
 _TEAMS: Final = ("language", "vision", "speech", "search", "robotics", "biology")
@@ -99,7 +100,7 @@ class SlowHostTruth:
     slower: float
     """With what it would add if it were healthy."""
     since: int
-    """Unix time."""
+    """Unix time in ns."""
     until: int
 
 
@@ -154,7 +155,7 @@ class GeneratedFleet:
         self._jobs = _make_jobs(plan, random, [len(pool) for pool in self._pools])
         self._job_of_run = random.permutation(np.arange(plan.runs) % len(self._jobs))
         self._index = _count_before(self._job_of_run)
-        self._starts = np.sort(_START + (random.random(plan.runs) * _DAYS * 86400).astype(np.int64))
+        self._starts = np.sort(_START + (random.random(plan.runs) * _DAYS * _DAY_NS).astype(np.int64))
         self._commits, self._regressed = _plant_regressions(plan, random, self._job_of_run, self._index)
         self.truth = self._describe()
 
@@ -270,7 +271,7 @@ def _plant_slow_hosts(plan: FleetPlan, random: np.random.Generator) -> tuple[Flo
     slow = random.choice(plan.hosts, round(plan.slow_hosts * plan.hosts), replace=False)
     extra[slow] = random.uniform(*plan.slower, len(slow))
     changed = slow[random.random(len(slow)) < plan.changed]
-    days = (_START + random.uniform(0.25, 0.75, len(changed)) * _DAYS * 86400).astype(np.int64)
+    days = _START + (random.uniform(0.25, 0.75, len(changed)) * _DAYS * _DAY_NS).astype(np.int64)
     is_repaired = random.random(len(changed)) < 0.5
     since[changed] = np.where(is_repaired, 0, days)
     until[changed] = np.where(is_repaired, days, 2**62)
@@ -366,7 +367,7 @@ def _make_times(
     life = {line: int(share * training) for line, share in shares.items()}
     total = training + sum(life.values())
     return {
-        "stop": start + max(1, int(total / job.ranks / 1e9)),
+        "stop": start + max(1, total // job.ranks),
         "attempts": attempts,
         "steps": steps,
         "total_ns": total,
@@ -378,7 +379,7 @@ def _make_times(
 def _make_pace(start: int, steps: int, step_ns: float, attempts: int, random: np.random.Generator) -> list[PaceSummary]:
     """Make the pace of a run."""
     length = max(1, steps // _PACES)
-    starts = (start + np.arange(_PACES) * (length * step_ns / 1e9)).astype(np.int64)
+    starts = start + (np.arange(_PACES) * (length * step_ns)).astype(np.int64)
     medians = step_ns * np.exp(random.normal(0, 0.003, _PACES))
     slow = medians * (1 + random.exponential(0.03, _PACES))
     columns = (np.arange(_PACES) * attempts // _PACES, starts, medians.round(), slow.round())

@@ -12,7 +12,7 @@ from typing import Final
 from lostflops.fleet.summary import PaceSummary, RunSummary
 
 _NAME: Final = "llama31_405b"
-_START: Final = 1_746_000_000
+_START: Final = 1_746_000_000 * 10**9
 """Results state no time of start: runs of a system follow each other from here."""
 _PACES: Final = 20
 _STALLED: Final = 2
@@ -49,7 +49,7 @@ def _make_run(
         labels={"job": _NAME, "system": system},
         address=f"mlperf://{name}",
         start=start,
-        stop=start + round(sum(steps) / 1e9),
+        stop=start + sum(steps),
         attempts=1,
         ranks=ranks,
         device=device,
@@ -90,7 +90,7 @@ def _make_pace(steps: list[int], start: int) -> list[PaceSummary]:
         paces.append(
             PaceSummary(
                 attempt=0,
-                start=start + round(sum(steps[:first]) / 1e9),
+                start=start + sum(steps[:first]),
                 steps=length,
                 step_ns=float(median(part)),
                 slow_ns=float(part[int(0.95 * (length - 1))]),

@@ -69,8 +69,8 @@ def test_a_job_that_became_faster_is_compared_with_its_new_time() -> None:
 
 
 def test_steps_of_milliseconds_are_judged_over_seconds() -> None:
-    """A machine that is busy for a second is not a change."""
-    assert find(noisy(2000, 0.01) + noisy(200, 0.03) + noisy(2000, 0.01)) == []
+    """A machine that is busy for ten seconds is not a change."""
+    assert find(noisy(4000, 0.01) + noisy(330, 0.03) + noisy(4000, 0.01)) == []
     assert len(find(noisy(4000, 0.01) + noisy(2000, 0.03))) == 1
 
 

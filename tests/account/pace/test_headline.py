@@ -70,7 +70,7 @@ def test_a_job_that_became_slower_after_its_windows_is_said_to_have(
 ) -> None:
     timings, now = [], 0
     for step in range(600):
-        took = round((150 if slower_from is not None and step >= slower_from else 100) * MS)
+        took = round((300 if slower_from is not None and step >= slower_from else 200) * MS)
         timings.append({"rank": 0, "attempt": 0, "step": step, "start": now, "stop": now + took, "profiled": False})
         now += took
     traced = [{"rank": 0, "step": step} for step in range(profiled, profiled + 3)]

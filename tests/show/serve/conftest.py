@@ -14,9 +14,10 @@ pytest.importorskip("starlette", reason="the extra serve is not installed")
 httpx = pytest.importorskip("httpx", reason="httpx is not installed")
 
 from lostflops.show.serve.app import App  # noqa: E402
-from lostflops.show.serve.entrance import OneReader, local_entrance  # noqa: E402
+from lostflops.show.serve.audit import AuditLog  # noqa: E402
+from lostflops.show.serve.entrance import Entrance, OneReader, local_entrance  # noqa: E402
 from lostflops.show.serve.live import LivePage  # noqa: E402
-from lostflops.show.serve.sites import RunSite  # noqa: E402
+from lostflops.show.serve.sites import RunSite, Site  # noqa: E402
 from lostflops.testing import SyntheticCluster, store  # noqa: E402
 
 PORT, TOKEN = 8765, "right-token"
@@ -33,10 +34,12 @@ def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @dataclass(frozen=True)
-class Server:
+class SiteServer:
     """Asks the app as a browser would, without a network."""
 
-    live: LivePage
+    site: Site
+    entrance: Entrance = ENTRANCE
+    audit: AuditLog | None = None
 
     def ask(self, method: str, path: str, headers: dict[str, str] | None = None, **more: Any) -> httpx.Response:
         return self.together(lambda client: client.request(method, path, headers=headers or GOOD, **more))
@@ -45,11 +48,20 @@ class Server:
         import asyncio
 
         async def all_of_it() -> Any:
-            transport = httpx.ASGITransport(App(RunSite(self.live), ENTRANCE))
+            transport = httpx.ASGITransport(App(self.site, self.entrance, self.audit))
             async with httpx.AsyncClient(transport=transport, base_url=f"http://{HOST}") as client:
                 return await asked(client)
 
         return asyncio.run(all_of_it())
+
+
+@dataclass(frozen=True)
+class Server(SiteServer):
+    """Asks the page of one run."""
+
+    def __init__(self, live: LivePage) -> None:
+        object.__setattr__(self, "live", live)
+        super().__init__(RunSite(live))
 
     def sql(self, query: str) -> httpx.Response:
         return self.ask("POST", "/api/sql", json={"query": query})

@@ -1,6 +1,6 @@
 """When does a job get worse? Its steps are compared with those before them, in blocks.
 
-A block is eight steps or more that last four seconds or more together, and its time is their median: a checkpoint or a
+A block is eight steps or more that last eight seconds or more together, and its time is their median: a checkpoint or a
 hiccup does not move it. A block is slow if it takes a tenth longer than the median of the blocks before it, and by
 several of their deviations. Two blocks in a row that are far off, or four that are somewhat off, are a change. Steps
 that do more work (longer sequences, larger batches) may take longer: where the work is known, the time per sample or
@@ -20,8 +20,8 @@ from typing import Final, Literal
 ChangeKind = Literal["slower", "late_rank", "data", "memory"]
 
 BLOCK_STEPS: Final = 8
-_BLOCK_NS: Final = 4_000_000_000
-_FEWEST_BLOCKS: Final = 4
+_BLOCK_NS: Final = 8_000_000_000
+_FEWEST_BLOCKS: Final = 3
 """Blocks that must be known before a later one is judged."""
 _MOST_BLOCKS: Final = 64
 _SMALLEST_RISE: Final = 0.10

@@ -22,7 +22,9 @@ _MOST_NAMED: Final = 12
 _LETTERS: Final = 60
 _DAY: Final = 86_400 * 10**9
 _DAY_STEPS: Final = (1, 2, 7, 14, 28, 56, 91, 182, 364)
-_TICK: Final = 96
+_NEAR_END: Final = 0.9
+"""From here on, the label of a tick ends at the tick."""
+_TICK: Final = 110
 """Pixels between dates, at least."""
 _DATE: Final = len("2026-01-31")
 
@@ -53,9 +55,10 @@ def _grid(across: Axis, up: Axis, inner: int) -> Iterator[str]:
         yield f'<text x="{_LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{escape(label)}</text>'
     bottom = _HEIGHT - _BOTTOM
     for value, label in _ticks(across, max(2, inner // _TICK)):
-        x = _LEFT + across.place(value) * inner
+        place = across.place(value)
+        x, anchor = _LEFT + place * inner, "end" if place > _NEAR_END else "middle"
         yield f'<path class="rule" d="M{x:.1f} {_TOP}V{bottom}"/>'
-        yield f'<text x="{x:.1f}" y="{bottom + 18}" text-anchor="middle">{escape(label)}</text>'
+        yield f'<text x="{x:.1f}" y="{bottom + 18}" text-anchor="{anchor}">{escape(label)}</text>'
 
 
 def _ticks(across: Axis, most: int) -> Sequence[tuple[float, str]]:
@@ -64,7 +67,7 @@ def _ticks(across: Axis, most: int) -> Sequence[tuple[float, str]]:
         return across.ticks(most)
     days = (across.high - across.low) / _DAY
     step = next((step for step in _DAY_STEPS if days / step <= most), math.ceil(days / most)) * _DAY
-    first = math.ceil(across.low / step) * step
+    first = math.ceil(across.low / _DAY) * _DAY
     found = [first + number * step for number in range(most + 1) if first + number * step <= across.high]
     return [(at, format_time(at)[:_DATE]) for at in found] or [
         ((across.low + across.high) / 2, format_time(round((across.low + across.high) / 2))[:_DATE])

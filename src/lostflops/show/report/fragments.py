@@ -28,7 +28,7 @@ _BAR: Final = 90
 _SPARK: Final = (96, 22)
 _PROSE: Final = frozenset({"what", "fix"})
 _MINUTE: Final = len("2026-01-31 10:00")
-_SENTENCE: Final = re.compile(r"\. (?=[A-Z])")
+_SENTENCE: Final = re.compile(r"\. (?=[A-Z0-9])")
 
 
 @dataclass(frozen=True, slots=True)

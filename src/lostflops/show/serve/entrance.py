@@ -26,6 +26,7 @@ FEWEST_LETTERS: Final = 32
 _NAME: Final = re.compile(r"[A-Za-z0-9][\w.@-]{0,63}", re.ASCII)
 _TOKEN: Final = re.compile(r"[A-Za-z0-9_-]+")
 _HASHED: Final = re.compile(r"sha256:([0-9a-f]{64})")
+_PATH: Final = re.compile(r"/([\w~-][\w.~-]*/)*", re.ASCII)
 _MOST_BYTES: Final = 1_000_000
 _HOW: Final = "Each line is a name and a token: anna TOKEN, or anna sha256:HEX"
 
@@ -173,6 +174,3 @@ def proxied_entrance(address: str, readers: Readers) -> Entrance:
         raise UsageError(f"--behind {address} is not the address of a page: write https://lostflops.example.org/team/")
     host = parts.hostname if port is None else f"{parts.hostname}:{port}"
     return Entrance(hosts=(host,), readers=readers, scheme=parts.scheme, base=path, is_proxied=True)
-
-
-_PATH: Final = re.compile(r"/([\w.~-]+/)*", re.ASCII)

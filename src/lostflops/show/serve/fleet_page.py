@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -14,7 +15,8 @@ import duckdb
 
 from lostflops.account.derive.derive import with_accounts
 from lostflops.core.results import Result
-from lostflops.fleet.choose import Judgements
+from lostflops.fleet.answer import answer_fleet
+from lostflops.fleet.choose import FleetScope, Judgements
 from lostflops.fleet.place import Fleet, open_fleet, read_version
 from lostflops.fleet.summarise import summary_of
 from lostflops.show.serve.limits import ServeLimits
@@ -30,6 +32,7 @@ FleetView = Callable[[Fleet, Judgements], Result]
 SECONDS: Final = 120.0
 _LOOK_SECONDS: Final = 2.0
 """How long a fleet counts as unchanged without another look."""
+_END_SECONDS: Final = 0.5
 _MOST_KEPT: Final = 64
 """Answers that are kept; each is some 100 kB."""
 
@@ -86,6 +89,14 @@ class FleetPage:
         self._version = read_version(place)
         self._looked = time.monotonic()
         self._kept: dict[Hashable, asyncio.Task[Result]] = {}
+        self._first = StoppableFleet(self._fleet, self._judged)
+        self._judging = threading.Thread(target=self._judge, daemon=True)
+        self._judging.start()
+
+    def _judge(self) -> None:
+        """Judge jobs and hosts before somebody asks: in a large fleet this takes most of the first answer."""
+        with suppress(Exception):  # the first who asks sees what is wrong
+            answer_fleet(self._first, FleetScope(), judged=self._judged)
 
     @property
     def identity(self) -> str:
@@ -131,7 +142,9 @@ class FleetPage:
 
     def close(self) -> bool:
         """Stop all work; return whether it ended."""
-        return self._workers.close() & self.runs.close()
+        self._first.stop()
+        self._judging.join(_END_SECONDS)
+        return self._workers.close() & self.runs.close() & (not self._judging.is_alive())
 
 
 def _summarise(run: Run) -> RunSummary:

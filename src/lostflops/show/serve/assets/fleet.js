@@ -99,7 +99,8 @@ async function show() {
     }
   } catch (error) {
     if (signal.aborted) return;
-    article.replaceChildren();
+    // The form stays, so that a choice without runs can be changed.
+    article.replaceChildren(...[...article.querySelectorAll(".choose")].filter((form) => form.querySelector(`[data-view="${view}"]`)));
     say(error.message, true);
   } finally {
     clearTimeout(waiting);
