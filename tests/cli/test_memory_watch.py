@@ -120,7 +120,7 @@ import os, sys
 import lostflops.api
 from pathlib import Path
 from lostflops.cli.verbs import run
-lostflops.api.add_to_fleet = lambda *_: [bytearray(b"x" * (1 << 24)) for _ in iter(int, 1)]  # until it is ended
+lostflops.api.add_to_fleet = lambda *_, **__: [bytearray(b"x" * (1 << 24)) for _ in iter(int, 1)]  # until it is ended
 run._add_to_fleet("fleet", Path("run"), 9 << 8)
 run._leave_as(9 << 8)
 """
