@@ -30,7 +30,7 @@ while queue:
     queue += new
 if (extra := installed - expected - TOOLS) or "torch" in installed:
     sys.exit(f"installed without need: {sorted(extra)}")
-for name in ("app.js", "app.css"):
-    if not (files("lostflops.show.report") / "assets" / name).is_file():
+for package, name in (("report", "app.js"), ("report", "app.css"), ("serve", "fleet.js"), ("serve", "fleet.css")):
+    if not (files("lostflops.show") / package / "assets" / name).is_file():
         sys.exit(f"the web UI lacks {name}")
 print(f"{len(expected)} distributions: {', '.join(sorted(expected))}")

@@ -17,6 +17,7 @@ from lostflops.fleet.job_comparison import compare_jobs
 from lostflops.fleet.regressions import JobStatus
 from lostflops.fleet.run_answer import answer_run, find_address
 from lostflops.fleet.summary import HostSummary, RunSummary
+from lostflops.show.report.fragments import Drawing, draw_result
 from lostflops.testing.fleet import FleetPlan, GeneratedFleet
 from tests.fleet.made_fleets import generate_summaries
 from tests.fleet.made_runs import HOUR, make_finding, make_summary
@@ -205,3 +206,52 @@ def test_runs_without_any_time_are_shown() -> None:
     assert compare_jobs(fleet, FleetScope(job="llama"), "gpt").verdict
     assert answer_hosts(fleet, FleetScope()).verdict.startswith("No host can be compared")
     assert answer_run(fleet, "run0").verdict
+
+
+STRANGE: dict[str, dict[str, Any]] = {
+    "no name": {"name": "", "run": "", "address": "", "labels": {"": ""}},
+    "no device and no ranks": {"device": None, "ranks": 0},
+    "before 1970 and after 2262": {"start": -(2**62), "stop": 2**62},
+    "a step of no time": {"step_ns": 0.0},
+    "a step of less than 1 ns": {"step_ns": 1e-9},
+    "a step of years": {"step_ns": 1e18},
+    "an error larger than the step": {"step_error": 100.0},
+    "more than all FLOPs": {"mfu": 1e6},
+    "less than no FLOPs": {"mfu": -1.0},
+    "a life of one ns": {"life": {"training": 1}, "total_ns": 1},
+    "a life of more than 64 bits": {"life": {"training": 2**70}, "total_ns": 2**70},
+    "an unknown line": {"lines": {"": 1, "levitation": 99}},
+    "a gain above one": {"findings": [make_finding("gc", 50.0)]},
+    "a gain below zero": {"findings": [make_finding("gc", -50.0)]},
+    "hosts without names": {
+        "hosts": [HostSummary(host=None, device=None, ranks=0, window_ns=0, lines={}, slower=0.1)] * 2
+    },
+    "hosts of one name": {
+        "hosts": [HostSummary(host="a", device=None, ranks=1, window_ns=0, lines={}, slower=0.1)] * 2
+    },
+    "hosts that take less than no time": {
+        "hosts": [
+            HostSummary(host="a", device="", ranks=1, window_ns=0, lines={}, slower=-5.0, slower_error=-1.0),
+            HostSummary(host="b", device="", ranks=1, window_ns=0, lines={}, slower=1e3, slower_error=0.0),
+        ]
+    },
+}
+
+
+@pytest.mark.parametrize("strange", STRANGE.values(), ids=list(STRANGE))
+def test_a_strange_row_is_drawn_in_every_view(strange: dict[str, Any]) -> None:
+    row = make_summary(20, **strange)
+    fleet, judged = Summaries([*(make_summary(n) for n in range(8)), row]), Judgements()
+    job = FleetScope(job=row.name or "llama", is_pattern=False)
+    results = [
+        answer_fleet(fleet, FleetScope(), judged=judged),
+        answer_jobs(fleet, FleetScope(), judged),
+        answer_job(fleet, job, judged),
+        compare_jobs(fleet, job, "llama", judged),
+        answer_hosts(fleet, FleetScope(), judged),
+        *(answer_host(fleet, FleetScope(host=host.host), judged) for host in row.hosts if host.host),
+        *([answer_run(fleet, row.run)] if row.run else []),
+    ]
+    for result in results:
+        html = draw_result(result, Drawing(width=390, sparks={"jobs": (SPARK, "trend")}))
+        assert html.count("<section") == html.count("</section>") == len(result.blocks)

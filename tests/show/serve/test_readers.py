@@ -51,7 +51,9 @@ def test_a_file_that_changes_is_read_again(tokens: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["gone", "open to others", "not a list", "not text", "empty"])
-def test_without_a_file_to_trust_there_is_no_reader(tokens: Path, damage: str) -> None:
+def test_without_a_file_to_trust_there_is_no_reader(
+    tokens: Path, damage: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     readers = TokenFile(tokens)
     whole = tokens.read_bytes()
     if damage == "gone":
@@ -60,7 +62,10 @@ def test_without_a_file_to_trust_there_is_no_reader(tokens: Path, damage: str) -
         tokens.chmod(0o640)
     else:
         tokens.write_bytes({"not a list": b"anna", "not text": b"\xff", "empty": b""}[damage])
-    assert readers.find_reader(ANNA) is None
+    assert [readers.find_reader(ANNA) for _ in range(3)] == [None] * 3
+    said = capsys.readouterr().err
+    assert said.count("no reader is let in") == 1
+    assert ANNA not in said
     tokens.unlink(missing_ok=True)
     write_tokens(tokens, whole.decode())
     assert readers.find_reader(ANNA) == "anna"

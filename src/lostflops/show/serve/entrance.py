@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
@@ -60,7 +61,9 @@ class TokenFile:
     def find_reader(self, token: str) -> str | None:
         try:
             self._read()
-        except UsageError:
+        except UsageError as error:
+            if self._readers:  # once, not for each request
+                print(f"lostflops: no reader is let in: {error}", file=sys.stderr)
             self._state, self._readers = (), {}
         return match_token(token, self._readers)
 

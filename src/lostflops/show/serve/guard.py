@@ -1,4 +1,4 @@
-"""Admission of requests: only those of this machine's own page, with the token that was printed once.
+"""Admission of requests: only those of the server's own page, with the token of a reader.
 
 The token is sent in a header. A cookie would be sent to every server of this machine, because cookies ignore ports, and
 a query would appear in histories and logs. A header that a page must set itself also prevents requests that other sites
