@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 import threading
@@ -12,6 +13,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 
 import pytest
 
@@ -25,7 +27,7 @@ PATIENCE = 60
 
 
 @contextmanager
-def receiver(status: int = 200, waits: float = 0) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+def receiver(status: int = 200, waits: float = 0, to: str = "") -> Iterator[tuple[str, list[dict[str, Any]]]]:
     """A webhook, and what arrived there."""
     arrived: list[dict[str, Any]] = []
 
@@ -34,6 +36,13 @@ def receiver(status: int = 200, waits: float = 0) -> Iterator[tuple[str, list[di
             time.sleep(waits)
             arrived.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
             self.send_response(status)
+            if to:
+                self.send_header("Location", to)
+            self.end_headers()
+
+        def do_GET(self) -> None:
+            arrived.append({"method": "GET"})
+            self.send_response(200)
             self.end_headers()
 
         def log_message(self, *args: Any) -> None:
@@ -130,10 +139,67 @@ def test_only_addresses_that_take_messages_are_webhooks(url: str) -> None:
     assert "passwd" not in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://[::1/S3CRET",
+        "http://host:S3CRET/x",
+        "https://name:S3CRET@host/x",
+        "https://name:S3CRET @host/x",
+        "https://host/S3CRET x",
+        "https://host/S3CRET\n",
+        "https://host/S3CRET\x7f",
+        "https://host/S3CRET\u00e9",
+    ],
+)
+def test_an_address_that_would_fail_later_is_refused_at_once_without_its_secret(url: str) -> None:
+    with pytest.raises(UsageError, match="must be an address") as raised:
+        check_webhook(url)
+    assert "S3CRET" not in str(raised.value)
+
+
 def test_a_message_is_escaped_as_chat_services_ask() -> None:
     with receiver() as (url, arrived):
         send(url, "<module> a & b")
     assert arrived == [{"text": "&lt;module&gt; a &amp; b"}]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"no HTTP\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 200 + b"\r\n",
+        b"",
+        b"HTTP/1.1 200 OK\r\n" + b"x" * 70_000,
+    ],
+    ids=["no HTTP", "many headers", "nothing", "a long line"],
+)
+def test_nonsense_from_a_webhook_does_not_end_the_watch(
+    tmp_path: Path, answer: bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def reply() -> None:
+            client, _ = server.accept()
+            with client:
+                client.recv(10_000)
+                client.sendall(answer)
+
+        thread = threading.Thread(target=reply)
+        thread.start()
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/secret"
+        JobActions(tmp_path / FOLDER, tmp_path, Board(), url).report("slower", "first", {})
+        thread.join()
+    said = capsys.readouterr().err
+    assert "the webhook at 127.0.0.1 did not take the message" in said
+    assert "secret" not in said
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirect_is_not_followed_because_the_message_would_be_lost(status: int) -> None:
+    with receiver() as (elsewhere, arrived), receiver(status, to=elsewhere) as (url, _), pytest.raises(HTTPError):
+        send(url, "hello")
+    assert arrived == []
 
 
 @pytest.mark.parametrize("status", [404, 500])

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from http.client import HTTPException
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
@@ -54,9 +55,17 @@ _PROGRAM: Final = (
 
 def check_webhook(url: str) -> str:
     """Return the address; raise UsageError if nothing can be sent there. Its path is a secret, and is not repeated."""
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    if not url.isascii() or not url.isprintable() or " " in url:
+        raise UsageError("the webhook must be an address without spaces, line breaks and letters outside ASCII")
+    try:
+        parts = urlsplit(url)
+        has_host = bool(parts.hostname) and parts.port != 0
+    except ValueError:  # the port is no number
+        has_host = False
+    if not has_host or parts.scheme not in ("http", "https"):
         raise UsageError("the webhook must be an address that begins with https:// or http://")
+    if "@" in parts.netloc:
+        raise UsageError("the webhook must be an address without a user name and a password")
     return url
 
 
@@ -182,7 +191,7 @@ class JobActions:
         if self.webhook:
             try:
                 send(self.webhook, f"{self.run.name}: {text}")
-            except (OSError, ValueError) as error:
+            except (OSError, ValueError, HTTPException) as error:
                 where = urlsplit(self.webhook).hostname
                 self._complain("webhook", f"the webhook at {where} did not take the message: {type(error).__name__}")
 
@@ -221,8 +230,15 @@ def send(webhook: str, text: str) -> None:
     request = urllib.request.Request(  # noqa: S310 - the scheme was checked
         check_webhook(webhook), body, {"Content-Type": "application/json"}, method="POST"
     )
-    with urllib.request.urlopen(request, timeout=_WEBHOOK_SECONDS):  # noqa: S310
+    with urllib.request.build_opener(_NoRedirects).open(request, timeout=_WEBHOOK_SECONDS):
         pass
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Takes a redirect for an error: the message would not be sent along, and other hosts are not to be asked."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
 
 
 def main(arguments: Sequence[str]) -> None:
