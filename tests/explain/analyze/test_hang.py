@@ -1,5 +1,6 @@
 """`hang` on dumps whose story is known; rows of table `flight` as the recorder would write them."""
 
+import json
 from collections.abc import Iterable
 from typing import Any
 
@@ -87,6 +88,7 @@ def test_one_rank_never_arrives() -> None:
             "seq": 3,
             "op": "all_reduce",
             "waiting": 3,
+            "line": None,
             "last": {
                 "op": "all_reduce",
                 "group": WORLD,
@@ -95,6 +97,7 @@ def test_one_rank_never_arrives() -> None:
                 "source": "/job/train.py(2): step",
                 "created": 2_000_002,
             },
+            "stack": None,
         }
     ]
     (group,) = found["groups"]
@@ -309,6 +312,32 @@ def test_nothing_pending() -> None:
     assert found["verdict"] == "No hang is visible: nothing is pending on 4 ranks."
     assert (found["culprits"], found["groups"], found["mismatches"]) == ([], [], [])
     assert dumps([])["verdict"].startswith("No hang is visible")
+
+
+STALLED = [
+    {
+        "rank": rank,
+        "attempt": 0,
+        "key": "stall",
+        "value": json.dumps({"time": 5, "stack": [f"{name} train.py:{line}"]}),
+    }
+    for rank, name, line in ((0, "step", 7), (1, "upload", 9), (2, "step", 7))
+]
+
+
+def test_ranks_that_are_elsewhere_than_in_a_collective_are_shown_with_their_lines() -> None:
+    """One rank alone, or a job that uploads its model after the last step: nothing is pending."""
+    ranks = [{"rank": rank, "formats": "flight_recorder"} for rank in range(3)]
+    run = MemoryRun(flight=[entry(rank, 1) for rank in range(3)], ranks=ranks, job=STALLED)
+    assert hang(run).verdict == (
+        "No rank waits in a collective or transfer. "
+        "Ranks 0,2 are at train.py:7 (step); rank 1 is at train.py:9 (upload)."
+    )
+
+
+def test_without_dumps_the_lines_are_shown_that_ranks_wrote() -> None:
+    run = MemoryRun(ranks=[{"rank": 1, "formats": "capture"}], job=STALLED[1:2])
+    assert hang(run).verdict == "No rank wrote a Flight Recorder dump. Rank 1 is at train.py:9 (upload)."
 
 
 def test_operations_of_a_coalesced_call_follow_the_call() -> None:

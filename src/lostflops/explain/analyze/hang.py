@@ -23,6 +23,7 @@ and the verdict says so.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -49,10 +50,10 @@ NO_DUMPS: Final = (
 
 
 def hang(run: Run, *, limit: int = MOST_ROWS) -> Result:
-    stands = standings(run)
-    if not stands.ranks:
+    stands, lines = standings(run), stalled_lines(run)
+    if not stands.ranks and not lines:
         raise UsageError(NO_DUMPS)
-    waiting, lines = waits(stands), stalled_lines(run)
+    waiting = waits(stands)
     found = blame(stands, waiting, mismatches(run))
     culprits = _culprits(stands, waiting, found, lines, limit)
     blocks = culprits, _groups(stands, waiting, found, limit), _mismatches(found, limit)
@@ -71,6 +72,11 @@ Lines = Mapping[int, StalledAt]
 
 def _verdict(stands: Standings, waiting: WaitGraph, found: Blame, lines: Lines) -> str:
     pending = sum(stand.front is not None for stand in stands.ranks.values())
+    if not pending and lines:
+        known = (
+            "No rank waits in a collective or transfer." if stands.ranks else "No rank wrote a Flight Recorder dump."
+        )
+        return f"{known} {_whereabouts(lines)}"
     if not pending:
         return f"No hang is visible: nothing is pending on {pluralise(len(stands.ranks), 'rank')}."
     if found.culprits:
@@ -95,6 +101,17 @@ def _verdict(stands: Standings, waiting: WaitGraph, found: Blame, lines: Lines) 
 def _at(culprit: Culprit, lines: Lines) -> str:
     at = lines.get(culprit.rank)
     return f" and is at {at.line}" if at else ""
+
+
+def _whereabouts(lines: Lines) -> str:
+    """Return where ranks are whose step does not end, most ranks first."""
+    ranks_at: dict[str, list[int]] = defaultdict(list)
+    for rank, at in sorted(lines.items()):
+        ranks_at[at.line].append(rank)
+    places = sorted(ranks_at.items(), key=lambda item: -len(item[1]))
+    parts = [f"{_ranks(ranks)} {'is' if len(ranks) == 1 else 'are'} at {line}" for line, ranks in places[:MOST_NAMED]]
+    more = len(places) - len(parts)
+    return _sentence("; ".join(parts)) + (f"; others are at {pluralise(more, 'more line')}." if more else ".")
 
 
 def _held_up(found: Blame) -> str:
