@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -10,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -17,10 +20,12 @@ from urllib.error import HTTPError
 
 import pytest
 
-from lostflops.cli.self_watch import JobActions, WatchProcess, check_webhook, send
-from lostflops.collect.capture import ANOMALIES, FOLDER
+from lostflops.cli.self_watch import JobActions, Lookout, WatchProcess, check_webhook, send
+from lostflops.collect.capture import ANOMALIES, FOLDER, rank_file, trace_file
 from lostflops.core.errors import UsageError
 from lostflops.live.board import Board
+from lostflops.live.follow import Follower
+from lostflops.live.self_watch import SelfWatch
 from made_jobs import MS, MadeJob
 
 PATIENCE = 60
@@ -77,10 +82,10 @@ def wait_for(condition: Any) -> None:
 
 def test_a_job_that_became_slower_is_logged_sent_and_asked_for_a_window(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    slower_job(run)
     log = run / ANOMALIES / "log.jsonl"
     with receiver() as (url, arrived):
         process = WatchProcess(run / FOLDER, run, run / FOLDER, per_hour=2, webhook=url)
+        slower_job(run)
         try:
             process.look()
             wait_for(lambda: log.exists() and arrived)
@@ -97,15 +102,21 @@ def test_a_job_that_became_slower_is_logged_sent_and_asked_for_a_window(tmp_path
 
 def test_the_process_ends_with_its_parent_however_that_ends(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    slower_job(run)
     program = (
         "import sys, time; from pathlib import Path; from lostflops.cli.self_watch import WatchProcess\n"
         "run = Path(sys.argv[1]); capture = run / 'capture'\n"
-        "watch = WatchProcess(capture, run, capture, per_hour=0, webhook=''); watch.look()\n"
+        "watch = WatchProcess(capture, run, capture, per_hour=0, webhook='')\n"
+        "print('made', flush=True); sys.stdin.readline(); watch.look()\n"
         "print(watch._process.pid, flush=True); time.sleep(60)\n"
     )
-    parent = subprocess.Popen([sys.executable, "-c", program, str(run)], stdout=subprocess.PIPE, text=True)
+    pipe = subprocess.PIPE
+    parent = subprocess.Popen([sys.executable, "-c", program, str(run)], stdin=pipe, stdout=pipe, text=True)
     assert parent.stdout is not None
+    assert parent.stdin is not None
+    assert parent.stdout.readline() == "made\n"
+    slower_job(run)
+    parent.stdin.write("\n")
+    parent.stdin.flush()
     child = int(parent.stdout.readline())
     wait_for((run / ANOMALIES / "log.jsonl").exists)
     parent.kill()
@@ -120,10 +131,120 @@ def test_no_process_starts_where_rank_0_is_not(tmp_path: Path) -> None:
     process.stop()
 
 
+def test_a_job_of_an_earlier_start_is_not_watched(tmp_path: Path) -> None:
+    """A scheduler starts a killed job again into the same folder: until the new one trains, the old one would hang."""
+    run = tmp_path / "run"
+    job = slower_job(run)
+    process = WatchProcess(run / FOLDER, run, run / FOLDER, per_hour=2, webhook="")
+    try:
+        process.look()
+        assert process._process is None
+        MadeJob(job.folder, world_size=1, attempt=1, begin=time.time_ns()).start()
+        process.look()
+        assert process._process is not None
+    finally:
+        process.stop()
+
+
+@dataclass
+class Watched:
+    """A made job of one rank and its lookout, with a clock that the test moves."""
+
+    run: Path
+    now: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.job = MadeJob(self.run / FOLDER, world_size=1, step_ms=200)
+        self.job.start()
+        self.job.run(0, 50)
+        follower, board = Follower(folder=self.run / FOLDER), Board()
+        actions = JobActions(self.run / FOLDER, self.run, board)
+        self.lookout = Lookout(follower, board, SelfWatch(board, actions), actions, lambda: self.now)
+
+    def look(self, times: int = 1) -> None:
+        for _ in range(times):
+            self.now += self.lookout.look()
+
+    @property
+    def kinds(self) -> list[str]:
+        log = self.run / ANOMALIES / "log.jsonl"
+        return [json.loads(line)["kind"] for line in log.read_text().splitlines()] if log.exists() else []
+
+
+def test_a_job_that_was_suspended_with_its_watch_does_not_hang(tmp_path: Path) -> None:
+    watched = Watched(tmp_path)
+    watched.look(3)
+    watched.now += 3600
+    watched.look(20)
+    assert watched.kinds == []
+    watched.look(80)
+    assert watched.kinds == ["hang"]
+
+
+def test_a_file_that_cannot_be_read_does_not_end_the_watch(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    watched = Watched(tmp_path)
+    watched.look()
+    unreadable = rank_file(watched.job.folder, 1)
+    unreadable.mkdir()
+    watched.look(3)
+    assert capsys.readouterr().err.count("could not be watched for a moment") == 1
+    unreadable.rmdir()
+    watched.look(100)
+    assert watched.kinds == ["hang"]
+
+
+def test_a_long_diagnosis_does_not_keep_the_watch_from_looking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = Watched(tmp_path)
+
+    def diagnose(*_: Any) -> None:
+        watched.now += 60
+
+    monkeypatch.setattr(SelfWatch, "look", diagnose)
+    assert watched.lookout.look() == 1
+
+
+def test_a_window_that_cannot_be_asked_for_is_reported_with_the_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slower_job(tmp_path)
+
+    def fill(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "link", fill)
+    with pytest.raises(UsageError, match=r"cannot be written \(No space left on device\)"):
+        JobActions(tmp_path / FOLDER, tmp_path, Board()).ask_window(1e9)
+
+
+def test_a_window_that_cannot_be_read_is_still_reported(tmp_path: Path) -> None:
+    job = slower_job(tmp_path)
+    trace_file(job.folder, 0, 1).write_bytes(b"no trace")
+    (tmp_path / ANOMALIES).write_text("a file")
+    board = Board()
+    board.take(Follower(folder=job.folder).poll(), 0.0)
+    list(board.settle(0.0))
+    said = JobActions(tmp_path / FOLDER, tmp_path, board).explain_window(1)
+    assert said.startswith("Window 1 is recorded, but could not be read: ")
+
+
+@pytest.mark.parametrize("is_alive", [True, False])
+def test_ranks_are_gone_if_none_of_this_host_is_alive(tmp_path: Path, is_alive: bool) -> None:
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    job = MadeJob(tmp_path / FOLDER, world_size=3)
+    for rank, (host, pid) in enumerate(((socket.gethostname(), ended.pid), ("elsewhere", os.getpid()))):
+        job.append(rank, [job.session(rank, host=host, pid=pid)])
+    job.append(2, [job.session(2, host=socket.gethostname(), pid=os.getpid() if is_alive else ended.pid)])
+    board = Board()
+    board.take(Follower(folder=job.folder).poll(), 0.0)
+    list(board.settle(0.0))
+    assert JobActions(job.folder, tmp_path, board).are_gone() is not is_alive
+
+
 def test_the_secret_of_a_webhook_is_no_word_of_a_command(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    slower_job(run)
     process = WatchProcess(run / FOLDER, run, run / FOLDER, per_hour=0, webhook="https://example.org/T0K3N")
+    slower_job(run)
     try:
         process.look()
         assert process._process is not None

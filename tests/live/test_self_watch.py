@@ -21,6 +21,7 @@ class Fake:
 
     written: set[int] = field(default_factory=set)
     is_dumped: bool = False
+    is_gone: bool = False
     refusal: str = ""
     messages: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
     asked: list[float] = field(default_factory=list)
@@ -39,6 +40,9 @@ class Fake:
 
     def are_dumped(self) -> bool:
         return self.is_dumped
+
+    def are_gone(self) -> bool:
+        return self.is_gone
 
     def explain_hang(self) -> str:
         return "Rank 1 never arrived."
@@ -149,7 +153,8 @@ def test_a_hang_is_explained_once_when_ranks_have_said_where_they_are(tmp_path: 
     for _ in range(5):
         job.look(30)
     ((kind, text, _),) = job.fake.messages
-    assert (kind, text) == ("hang", "Rank 1 never arrived.")
+    seconds = "61.0 s" if is_dumped else "81.0 s"
+    assert (kind, text) == ("hang", f"No step has ended for {seconds}. Rank 1 never arrived.")
     job.steps(1, 200)
     assert job.fake.messages[1][:2] == ("moving", "Steps end again.")
 
@@ -227,6 +232,18 @@ def test_a_job_that_hangs_in_its_first_step_is_reported_after_half_an_hour(tmp_p
     job.look(1790)
     assert job.fake.messages == []
     job.look(20)
+    assert job.fake.kinds == ["hang"]
+
+
+def test_a_job_that_was_killed_and_may_start_again_does_not_hang(tmp_path: Path) -> None:
+    """A launcher that restarts a job may need minutes until the next first step."""
+    job = Watched(tmp_path)
+    job.steps(50, 200)
+    job.fake.is_gone = True
+    for _ in range(29):
+        job.look(60)
+    assert job.fake.messages == []
+    job.look(100)
     assert job.fake.kinds == ["hang"]
 
 

@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -45,6 +45,8 @@ _MOST_LOGGED: Final = 10 << 20
 _WEBHOOK_SECONDS: Final = 10
 _STACK_SECONDS: Final = 10
 _MOST_STACKS: Final = 8
+_LONGEST_PAUSE: Final = 30.0
+"""Longest time between two looks, in seconds."""
 _PATIENCE: Final = 5
 _PROGRAM: Final = (
     "import os, sys; os.nice(10); sys.path.insert(0, sys.argv[1])\n"
@@ -78,12 +80,21 @@ class WatchProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._is_over = False
         self._lock = threading.Lock()
+        self._size_before = self._size()
+        """The run may have been recorded before, by a job that was killed: it must not be taken for this one."""
 
     def look(self) -> None:
         """Start the process as soon as rank 0 trains on this host. Called about once a second."""
         with self._lock:
-            if self._process is None and not self._is_over and rank_file(self._local, 0).exists():
+            if self._process is None and not self._is_over and self._size() not in (0, self._size_before):
                 self._process = self._start()
+
+    def _size(self) -> int:
+        """Return how much rank 0 has recorded here, in bytes."""
+        try:
+            return rank_file(self._local, 0).stat().st_size
+        except OSError:
+            return 0
 
     def stop(self) -> None:
         """End the process, without waiting for a look that hangs."""
@@ -123,7 +134,10 @@ class JobActions:
     def ask_window(self, step_ns: float) -> int:
         from lostflops.collect.window_length import window_steps
 
-        return request_window(self.capture, window_steps(step_ns, 0), "all").window
+        try:
+            return request_window(self.capture, window_steps(step_ns, 0), "all").window
+        except OSError as error:
+            raise UsageError(f"{self.capture} cannot be written ({error.strerror})") from None
 
     def is_written(self, window: int) -> bool:
         return all(self._is_over(session, window) for session in self._sessions())
@@ -135,6 +149,10 @@ class JobActions:
 
     def _sessions(self) -> "Sequence[LiveSession]":
         return list(self.board.current.sessions.values()) if self.board.current else []
+
+    def _sessions_here(self) -> "list[LiveSession]":
+        host = socket.gethostname()
+        return [session for session in self._sessions() if session.host == host]
 
     def explain_window(self, window: int) -> str:
         traces = [
@@ -151,6 +169,8 @@ class JobActions:
             return f"Window {window}: {_first_finding(sources, out)} More: {command('diagnose', out)}"
         except LostflopsError as error:
             return f"Window {window} is recorded, but could not be read: {error}"
+        except Exception as error:  # noqa: BLE001 - a full disk, too little memory: the watch goes on
+            return f"Window {window} is recorded, but could not be read: {error!r}"
 
     def _captures(self) -> list[Path]:
         return sorted(self.capture.rglob(f"*{SUFFIX}"))
@@ -158,22 +178,25 @@ class JobActions:
     def are_dumped(self) -> bool:
         return all(one.is_ended or flight_file(self.capture, one.rank).exists() for one in self._sessions())
 
+    def are_gone(self) -> bool:
+        here = [session for session in self._sessions_here() if session.pid]
+        return bool(here) and not any(_is_alive(session.pid) for session in here)
+
     def explain_hang(self) -> str:
         from lostflops.api import hang
 
-        self._take_stacks()
         try:
+            self._take_stacks()
             verdict = hang(str(self.run)).verdict
         except LostflopsError as error:
-            verdict = f"The job hangs, and no rank wrote where it is: {error}"
+            verdict = f"No rank wrote where it is: {error}"
+        except Exception as error:  # noqa: BLE001 - that the job hangs must be reported in any case
+            verdict = f"What the ranks wrote could not be read: {error!r}."
         return f"{verdict} More: {command('hang', self.run)}"
 
     def _take_stacks(self) -> None:
         """Let py-spy, if it is installed, read the stacks of ranks here whose own thread cannot: the lock is held."""
-        here = socket.gethostname()
-        mute = [
-            one for one in self._sessions() if one.host == here and not flight_file(self.capture, one.rank).exists()
-        ]
+        mute = [one for one in self._sessions_here() if not flight_file(self.capture, one.rank).exists()]
         for session in [one for one in mute if not one.is_ended][:_MOST_STACKS]:
             with suppress(OSError, subprocess.SubprocessError):
                 words = ["py-spy", "dump", "--nonblocking", "--pid", str(session.pid)]
@@ -187,13 +210,13 @@ class JobActions:
         try:
             self._log(json.dumps(record) + "\n")
         except OSError as error:
-            self._complain("log", f"cannot write {self.run / ANOMALIES / LOG}: {error.strerror}")
+            self.complain("log", f"cannot write {self.run / ANOMALIES / LOG}: {error.strerror}")
         if self.webhook:
             try:
                 send(self.webhook, f"{self.run.name}: {text}")
             except (OSError, ValueError, HTTPException) as error:
                 where = urlsplit(self.webhook).hostname
-                self._complain("webhook", f"the webhook at {where} did not take the message: {type(error).__name__}")
+                self.complain("webhook", f"the webhook at {where} did not take the message: {type(error).__name__}")
 
     def _folder(self) -> Path:
         folder = self.run / ANOMALIES
@@ -206,7 +229,8 @@ class JobActions:
                 log.write(line)
             self._logged += len(line)
 
-    def _complain(self, way: str, text: str) -> None:
+    def complain(self, way: str, text: str) -> None:
+        """Say once that something failed."""
         if way not in self._failed:
             self._failed.add(way)
             with suppress(OSError, ValueError):
@@ -241,14 +265,55 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
         return None
 
 
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # it belongs to somebody else
+        pass
+    return True
+
+
+@dataclass(slots=True)
+class Lookout:
+    """Looks at a job again and again. Time in which it could not look is no time in which the job stood still: both
+    may have been suspended together."""
+
+    follower: Follower
+    board: Board
+    watch: SelfWatch
+    actions: JobActions
+    clock: Callable[[], float] = time.monotonic
+    _expected: float | None = None
+    """When the next look was to begin."""
+    _missed: float = 0.0
+
+    def look(self) -> float:
+        """Look once, and return how many seconds to wait until the next look."""
+        began = self.clock()
+        if self._expected is not None:
+            self._missed += max(began - self._expected - _LOOK, 0.0)
+        now = began - self._missed
+        looked = began
+        try:
+            self.board.take(self.follower.poll(), now)
+            said = list(self.board.settle(now))
+            looked = self.clock()
+            self.watch.look(said, now)
+        except Exception as error:  # noqa: BLE001 - a file that is replaced or unreadable now may be there later
+            self.actions.complain("watch", f"the job could not be watched for a moment: {error!r}")
+        pause = min(max(_LOOK, (looked - began) / _MOST_LOOKING), _LONGEST_PAUSE)
+        self._expected = self.clock() + pause
+        return pause
+
+
 def main(arguments: Sequence[str]) -> None:
     parent, capture, run, per_hour = arguments
     end_with_parent(int(parent))
     follower, board = Follower(folder=Path(capture)), Board()
     actions = JobActions(Path(capture), Path(run), board, os.environ.pop(WEBHOOK, ""))
     watch = SelfWatch(board, actions, int(per_hour))
+    lookout = Lookout(follower, board, watch, actions)
     while True:
-        began = time.monotonic()
-        board.take(follower.poll(), began)
-        watch.look(board.settle(began), began)
-        time.sleep(max(_LOOK, (time.monotonic() - began) / _MOST_LOOKING))
+        time.sleep(lookout.look())

@@ -12,9 +12,10 @@ from typing import Any, Final, Literal, Protocol
 
 from lostflops.account.facts.changes import JobChange
 from lostflops.core.errors import LostflopsError
-from lostflops.core.units import pluralise
+from lostflops.core.units import format_ns, pluralise
 from lostflops.live.board import Board, StepLine
 from lostflops.live.notices import Notice, describe_change
+from lostflops.live.sessions import Attempt
 
 MessageKind = Literal["slower", "late_rank", "data", "memory", "hang", "finding", "moving"]
 
@@ -27,7 +28,8 @@ _HANG: Final = 60.0
 _HANG_FACTOR: Final = 2.0
 """A job hangs if no step ends for so many seconds, and so many times as long as its longest step took so far."""
 _LONGEST_INTERLUDE: Final = 1800.0
-"""A rank that saves a checkpoint or evaluates may take so many seconds, and so may a first step, which may compile."""
+"""A rank that saves a checkpoint or evaluates may take so many seconds, and so may a first step, which may compile, and
+a restart after the processes of a job were killed."""
 _KEPT_STEPS: Final = 64
 """A message has so many of the last steps, so that it shows what led to it."""
 
@@ -44,6 +46,10 @@ class SelfWatchActions(Protocol):
 
     def are_dumped(self) -> bool:
         """Return whether all ranks have written where they are."""
+
+    def are_gone(self) -> bool:
+        """Return whether the processes of the ranks here have ended without saying so: the job was killed, and may be
+        started again."""
 
     def explain_hang(self) -> str:
         """Return which ranks block the job, and where in the program they are."""
@@ -89,17 +95,19 @@ class SelfWatch:
         self._known_changes = len(changes)
         self._finish_windows(now)
         if not self._is_hanging and self._hangs(now):
-            self._report_hang()
+            self._report_hang(now)
 
     def _hangs(self, now: float) -> bool:
         """Return whether no step has ended for so long that it is no pause, and ranks have written where they are."""
         attempt = self.board.current
         if attempt is None or attempt.is_ended or not (self._stalled or attempt.progress is None):
             return False
-        quiet = now - (attempt.begun if attempt.progress is None else attempt.progress)
+        quiet = now - _last_progress(attempt)
         is_paused = attempt.progress is None or any(session.interlude for session in attempt.sessions.values())
         limit = _LONGEST_INTERLUDE if is_paused else max(_HANG, _HANG_FACTOR * self._longest)
-        return quiet > limit and (quiet > limit + _FOR_DUMPS or self.actions.are_dumped())
+        if quiet <= limit or not (quiet > limit + _FOR_DUMPS or self.actions.are_dumped()):
+            return False
+        return quiet > _LONGEST_INTERLUDE or not self.actions.are_gone()
 
     def _begin(self, attempt: int) -> None:
         self._attempt = attempt
@@ -142,9 +150,11 @@ class SelfWatch:
                 del self._open[window]
                 self._report("finding", self.actions.explain_window(window), {"window": window})
 
-    def _report_hang(self) -> None:
+    def _report_hang(self, now: float) -> None:
         self._stalled, self._is_hanging = False, True
-        self._report("hang", self.actions.explain_hang(), {})
+        quiet = now - _last_progress(self.board.current) if self.board.current else 0.0
+        since = f"No step has ended for {format_ns(round(quiet * 1e9))}."
+        self._report("hang", f"{since} {self.actions.explain_hang()}", {})
 
     def _report(self, kind: MessageKind, text: str, facts: dict[str, Any] | None = None) -> None:
         self.actions.report(kind, text, {"attempt": self._attempt, **(facts or {}), "last_steps": self._last_steps()})
@@ -159,3 +169,8 @@ class SelfWatch:
             }
             for line in self._recent
         ]
+
+
+def _last_progress(attempt: Attempt) -> float:
+    """Return when a step last ended, or the attempt began."""
+    return attempt.begun if attempt.progress is None else attempt.progress
