@@ -92,6 +92,15 @@ def test_the_rank_that_is_late_is_named_if_its_lateness_explains_the_rise() -> N
     assert (change.kind, change.rank) == ("slower", None)
 
 
+def test_a_rank_that_was_as_late_before_is_not_named_for_the_rise() -> None:
+    """Everything becomes slower; rank 3 was the straggler all along."""
+    times = noisy(200) + noisy(200, 1.3)
+    (change,) = find(times, late=lambda _: (3, SECOND // 2))
+    assert (change.kind, change.rank) == ("slower", None)
+    (change,) = find(times, late=lambda number: (3, SECOND // 10 if number < 200 else SECOND // 2))
+    assert (change.kind, change.rank) == ("late_rank", 3)
+
+
 def test_longer_steps_that_do_more_work_are_no_change() -> None:
     times = noisy(200) + noisy(200, 2.0)
     assert find(times, work=lambda number: 1024 if number < 200 else 2048) == []

@@ -185,9 +185,14 @@ class ChangeFinder:
         if waits is not None and usual_wait is not None and waits - usual_wait >= _MOST_OF_IT * rise:
             return "data", None
         late = self._slow[-1].steps[-1].late
-        if late is not None and late[1] >= _MOST_OF_IT * rise:
+        if late is not None and late[1] - self._usual_lateness(late[0]) >= _MOST_OF_IT * rise:
             return "late_rank", late[0]
         return "slower", None
+
+    def _usual_lateness(self, rank: int) -> float:
+        """Return how late the rank was before; 0 if it was not the last."""
+        before = [block.steps[-1].late for block in self._usual]
+        return median(late[1] if late is not None and late[0] == rank else 0 for late in before)
 
     def _first_slow(self, usual: float, after: float) -> int:
         """Return the step from which on most steps are slow: the change lies within or just before the first block."""
