@@ -170,6 +170,16 @@ def test_a_request_adds_one_line_of_ascii_whatever_it_contains(proxied: SiteServ
         assert all(len(line) < 3000 for line in raw.splitlines())
 
 
+@pytest.mark.parametrize("depth", [10, 800])
+def test_a_request_is_noted_however_deep_its_body_is(proxied: SiteServer, tmp_path: Path, depth: int) -> None:
+    """Otherwise a reader could ask for anything unnoticed."""
+    good = {"Host": "a.example", "Authorization": f"Bearer {ANNA}", "Content-Type": "application/json"}
+    body = '{"query": "select 1", "more": ' + "[" * depth + "]" * depth + "}"
+    assert proxied.ask("POST", "/team/api/sql", good, content=body).status_code == 200
+    (entry,) = entries(tmp_path / "audit")
+    assert (entry["reader"], entry["body"]["query"]) == ("anna", "select 1")
+
+
 def test_without_its_log_nothing_is_answered(
     proxied: SiteServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

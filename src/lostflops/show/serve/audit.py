@@ -16,6 +16,8 @@ from typing import Any, Final
 from lostflops.core.errors import UsageError
 
 _MOST_LETTERS: Final = 300
+_DEEPEST: Final = 8
+"""Values inside so many others are left out: a body may be as deep as Python's stack allows."""
 
 
 class AuditLog:
@@ -61,9 +63,11 @@ def find_address(client: tuple[str, int] | None, forwarded: str, *, is_proxied: 
     return client[0] if client else "unknown"
 
 
-def _clip(value: Any) -> Any:
+def _clip(value: Any, depth: int = 0) -> Any:
     if isinstance(value, str):
         return value if len(value) <= _MOST_LETTERS else f"{value[:_MOST_LETTERS]}..."
+    if isinstance(value, Mapping | list) and depth == _DEEPEST:
+        return "..."
     if isinstance(value, Mapping):
-        return {_clip(name): _clip(one) for name, one in value.items()}
-    return [_clip(one) for one in value] if isinstance(value, list) else value
+        return {_clip(name): _clip(one, depth + 1) for name, one in value.items()}
+    return [_clip(one, depth + 1) for one in value] if isinstance(value, list) else value
