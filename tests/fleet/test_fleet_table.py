@@ -22,6 +22,8 @@ pytest.importorskip("pyiceberg", reason="the extra fleet is not installed")
 import sqlalchemy
 from pyarrow.parquet import ParquetFile
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.typedef import Record
 from pyiceberg.utils.config import Config
 
 from lostflops.core.errors import BrokenRun, RunBusy, RunError, UsageError
@@ -291,6 +293,20 @@ def test_a_file_elsewhere_is_not_read(place, tmp_path):
     snapshots = json.loads(table.metadata.model_dump_json())["snapshots"]
     snapshots[0]["manifest-list"] = f"file://{tmp_path}/list.avro"
     edit_metadata(place, snapshots=snapshots)
+    with pytest.raises(BrokenRun, match="which is not in its place"):
+        read(place)
+
+
+def test_rows_of_a_file_elsewhere_are_not_read(place, tmp_path):
+    """Whoever may write a table must not make those who read it open files that only they can read."""
+    add_runs(place, [make_summary("a")])
+    add_runs(tmp_path / "private", [make_summary("secret")])
+    (private,) = list_data(tmp_path / "private")
+    table = open_table(place)
+    named = {"file_path": f"file://{private}", "record_count": 1, "file_size_in_bytes": private.stat().st_size}
+    kind = {"content": DataFileContent.DATA, "file_format": FileFormat.PARQUET, "partition": Record()}
+    with table.transaction() as transaction, transaction.update_snapshot().fast_append() as added:
+        added.append_data_file(DataFile.from_args(**named, **kind, spec_id=0))
     with pytest.raises(BrokenRun, match="which is not in its place"):
         read(place)
 

@@ -15,9 +15,9 @@ import duckdb
 from lostflops.core.errors import BrokenRun, LostflopsError
 from lostflops.core.units import pluralise
 from lostflops.fleet.catalogs import in_words, load_table, open_scan
-from lostflops.fleet.kinds import LocalTable, RunFolder, TableKind, find_kind
+from lostflops.fleet.kinds import LocalTable, NamedCatalog, RunFolder, TableKind, find_kind
 from lostflops.fleet.local_catalog import read_metadata
-from lostflops.fleet.locations import local_path
+from lostflops.fleet.locations import is_inside, local_path
 from lostflops.fleet.rows import check_columns, fill_table, quote, read_summary, select_summaries
 from lostflops.fleet.summary import COLUMNS, RunSummary
 from lostflops.store.asking import asking
@@ -164,6 +164,7 @@ def _make_table_view(
     with in_words(kind):
         listing = _begin_at(open_scan(kind), since)
         tasks = list(listing.plan_files())
+    _check_places(kind, [task.file.file_path for task in tasks])
     typed = ", ".join(f"{quote(name)}::{COLUMNS[name]} AS {quote(name)}" for name in columns)
     paths = [path for task in tasks if (path := local_path(task.file.file_path)) is not None]
     if paths and len(paths) == len(tasks) and not any(task.delete_files for task in tasks):
@@ -177,6 +178,16 @@ def _make_table_view(
         connection.register("scanned", _read_files(listing.select(*columns), tasks))
     connection.execute(f"CREATE TEMP TABLE {VIEW} AS SELECT {typed} FROM scanned")
     connection.unregister("scanned")
+
+
+def _check_places(kind: TableKind, files: Iterable[str]) -> None:
+    """Raise if a table that may come from anybody names a file elsewhere. A configured catalog decides itself."""
+    if isinstance(kind, NamedCatalog):
+        return
+    place = f"file://{kind.folder}" if isinstance(kind, LocalTable) else str(kind)
+    for file in files:
+        if not is_inside(file, place):
+            raise BrokenRun(f"the table of {kind} names {file}, which is not in its place")
 
 
 def _begin_at(listing: Any, since: int | None) -> Any:
