@@ -68,7 +68,7 @@ def has_finding(*words: str) -> Callable[[list[dict[str, Any]]], bool]:
 
 def has_hang(messages: list[dict[str, Any]]) -> bool:
     found = [one["text"] for one in messages if one["kind"] == "hang"]
-    return bool(found) and found[0].startswith(f"Rank {RANK} ") and "_wait_for_lock" in found[0]
+    return bool(found) and f" Rank {RANK} " in found[0] and "_wait_for_lock" in found[0]
 
 
 KINDS: Final = {
