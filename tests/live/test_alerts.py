@@ -141,7 +141,7 @@ CASES: Final = {
         },
         {40: {"LostflopsDataStarvation"}},
     ),
-    "a hang that is over": Case({'lostflops_anomalies_total{kind="hang"}': becomes("0", "1")}, {61: set()}),
+    "a stall that is over": Case({'lostflops_anomalies_total{kind="stall"}': becomes("0", "1")}, {61: set()}),
     "an anomaly": Case(
         {'lostflops_anomalies_total{kind="data"}': becomes("0", "1")},
         {59: set(), 61: {"LostflopsAnomaly"}, 80: set()},
