@@ -21,7 +21,7 @@ from urllib.error import HTTPError
 import pytest
 
 from lostflops.cli.self_watch import JobActions, Lookout, WatchProcess, check_webhook, send
-from lostflops.collect.capture import ANOMALIES, FOLDER, rank_file, trace_file
+from lostflops.collect.capture import ANOMALIES, FOLDER, rank_file, request_file, trace_file
 from lostflops.core.errors import UsageError
 from lostflops.live.board import Board
 from lostflops.live.follow import Follower
@@ -201,6 +201,19 @@ def test_a_long_diagnosis_does_not_keep_the_watch_from_looking(tmp_path: Path, m
 
     monkeypatch.setattr(SelfWatch, "look", diagnose)
     assert watched.lookout.look() == 1
+
+
+def test_a_window_comes_soon_though_an_earlier_start_of_the_job_had_more_ranks_and_steps(tmp_path: Path) -> None:
+    """Ranks 1 to 3 were killed a day ago, and reported no end."""
+    now = time.time_ns()
+    before = MadeJob(tmp_path / FOLDER, step_ms=200, begin=now - 86_400 * 10**9)
+    before.start()
+    before.run(100_000, 10)
+    again = MadeJob(tmp_path / FOLDER, world_size=1, step_ms=200, attempt=1, begin=now - 20 * 10**9)
+    again.start()
+    again.run(0, 99)
+    JobActions(tmp_path / FOLDER, tmp_path, Board()).ask_window(2e8)
+    assert json.loads(request_file(tmp_path / FOLDER, 1).read_text())["first"] < 200
 
 
 def test_a_window_that_cannot_be_asked_for_is_reported_with_the_change(
