@@ -240,6 +240,24 @@ def test_a_window_that_cannot_be_read_is_still_reported(tmp_path: Path) -> None:
     assert said.startswith("Window 1 is recorded, but could not be read: ")
 
 
+def test_a_window_that_only_some_ranks_wrote_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lostflops.cli.self_watch._first_finding", lambda *_: "Rank 1 is late.")
+    job = MadeJob(tmp_path / FOLDER, world_size=3)
+    job.start()
+    board = Board()
+    board.take(Follower(folder=job.folder).poll(), 0.0)
+    list(board.settle(0.0))
+    said = []
+    for rank in range(3):
+        trace_file(job.folder, rank, 1).touch()
+        said.append(JobActions(job.folder, tmp_path, board).explain_window(1).partition(" More: ")[0])
+    assert said == [
+        "Window 1 (1 of 3 ranks): Rank 1 is late.",
+        "Window 1 (2 of 3 ranks): Rank 1 is late.",
+        "Window 1: Rank 1 is late.",
+    ]
+
+
 @pytest.mark.parametrize("is_alive", [True, False])
 def test_ranks_are_gone_if_none_of_this_host_is_alive(tmp_path: Path, is_alive: bool) -> None:
     ended = subprocess.Popen(["true"])
