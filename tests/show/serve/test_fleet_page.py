@@ -337,10 +337,12 @@ def test_only_runs_in_folders_that_the_owner_named_are_opened(run_folder: Path, 
     inside = tmp_path / "inside"
     inside.mkdir()
     (inside / "run").symlink_to(run_folder)
+    (inside / "loop").symlink_to(inside / "loop")
     addresses = [
         str(run_folder),
         f"{tmp_path}/fleet/../../{run_folder}",
         str(inside / "run"),
+        str(inside / "loop"),
         "s3://bucket/run",
         "\0",
         "",
