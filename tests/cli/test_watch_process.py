@@ -21,7 +21,7 @@ from urllib.error import HTTPError
 import pytest
 
 from lostflops.cli.self_watch import JobActions, Lookout, WatchProcess, check_webhook, send
-from lostflops.collect.capture import ANOMALIES, FOLDER, rank_file, trace_file
+from lostflops.collect.capture import ANOMALIES, FOLDER, rank_file, request_file, trace_file
 from lostflops.core.errors import UsageError
 from lostflops.live.board import Board
 from lostflops.live.follow import Follower
@@ -203,6 +203,19 @@ def test_a_long_diagnosis_does_not_keep_the_watch_from_looking(tmp_path: Path, m
     assert watched.lookout.look() == 1
 
 
+def test_a_window_comes_soon_though_an_earlier_start_of_the_job_had_more_ranks_and_steps(tmp_path: Path) -> None:
+    """Ranks 1 to 3 were killed a day ago, and reported no end."""
+    now = time.time_ns()
+    before = MadeJob(tmp_path / FOLDER, step_ms=200, begin=now - 86_400 * 10**9)
+    before.start()
+    before.run(100_000, 10)
+    again = MadeJob(tmp_path / FOLDER, world_size=1, step_ms=200, attempt=1, begin=now - 20 * 10**9)
+    again.start()
+    again.run(0, 99)
+    JobActions(tmp_path / FOLDER, tmp_path, Board()).ask_window(2e8)
+    assert json.loads(request_file(tmp_path / FOLDER, 1).read_text())["first"] < 200
+
+
 def test_a_window_that_cannot_be_asked_for_is_reported_with_the_change(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -225,6 +238,24 @@ def test_a_window_that_cannot_be_read_is_still_reported(tmp_path: Path) -> None:
     list(board.settle(0.0))
     said = JobActions(tmp_path / FOLDER, tmp_path, board).explain_window(1)
     assert said.startswith("Window 1 is recorded, but could not be read: ")
+
+
+def test_a_window_that_only_some_ranks_wrote_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lostflops.cli.self_watch._first_finding", lambda *_: "Rank 1 is late.")
+    job = MadeJob(tmp_path / FOLDER, world_size=3)
+    job.start()
+    board = Board()
+    board.take(Follower(folder=job.folder).poll(), 0.0)
+    list(board.settle(0.0))
+    said = []
+    for rank in range(3):
+        trace_file(job.folder, rank, 1).touch()
+        said.append(JobActions(job.folder, tmp_path, board).explain_window(1).partition(" More: ")[0])
+    assert said == [
+        "Window 1 (1 of 3 ranks): Rank 1 is late.",
+        "Window 1 (2 of 3 ranks): Rank 1 is late.",
+        "Window 1: Rank 1 is late.",
+    ]
 
 
 @pytest.mark.parametrize("is_alive", [True, False])

@@ -134,7 +134,14 @@ CASES: Final = {
     "lost records": Case(
         {"lostflops_dropped_records_total": becomes("0", "7")}, {59: set(), 61: {"LostflopsRecordsLost"}, 75: set()}
     ),
-    "a hang that is over": Case({'lostflops_anomalies_total{kind="hang"}': becomes("0", "1")}, {61: set()}),
+    "data of one rank alone": Case(  # the other's collector is over its budget and records only step boundaries
+        {
+            'lostflops_step_data_seconds{rank="1"}': f"0.015x{LONG}",
+            'lostflops_step_data_seconds{rank="2"}': f"_x{LONG}",
+        },
+        {40: {"LostflopsDataStarvation"}},
+    ),
+    "a stall that is over": Case({'lostflops_anomalies_total{kind="stall"}': becomes("0", "1")}, {61: set()}),
     "an anomaly": Case(
         {'lostflops_anomalies_total{kind="data"}': becomes("0", "1")},
         {59: set(), 61: {"LostflopsAnomaly"}, 80: set()},

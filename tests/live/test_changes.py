@@ -34,7 +34,7 @@ def test_a_change_is_a_notice_and_a_metric(tmp_path: Path) -> None:
     assert notice.text == "Since about step 400, steps take 50% longer: 300 ms instead of 200 ms."
     samples = {metric.name: found for metric, found in collect(board, None).items()}
     assert ((("kind", "slower"),), 1) in samples["lostflops_anomalies_total"]
-    assert ((("kind", "hang"),), 0) in samples["lostflops_anomalies_total"]
+    assert ((("kind", "stall"),), 0) in samples["lostflops_anomalies_total"]
 
 
 def test_an_attempt_is_compared_with_itself_alone(tmp_path: Path) -> None:
@@ -56,3 +56,17 @@ def test_steps_that_compile_or_are_profiled_are_left_out(tmp_path: Path) -> None
         changed = {"stop": step["stop"] + 500 * MS, "profiled": True} if 400 <= number < 500 else {}
         made.append(0, [{**step, **changed}])
     assert notices(Board(), tmp_path) == []
+
+
+def test_a_pause_of_some_seconds_counts_as_a_stall_and_not_as_a_hang(tmp_path: Path) -> None:
+    """A checkpoint is one too; whether a job hangs is judged by the job itself, after a minute or more."""
+    made = MadeJob(tmp_path, world_size=1, step_ms=200)
+    made.start()
+    made.run(0, 20)
+    board = Board()
+    notices(board, tmp_path)
+    assert [item.kind for item in board.settle(11) if isinstance(item, Notice)] == ["stall"]
+    (samples,) = [found for metric, found in collect(board, None).items() if "anomalies" in metric.name]
+    assert {dict(labels)["kind"]: value for labels, value in samples} == {
+        "slower": 0, "late_rank": 0, "data": 0, "memory": 0, "stall": 1
+    }  # fmt: skip

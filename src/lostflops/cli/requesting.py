@@ -12,6 +12,9 @@ from lostflops.core.errors import UsageError
 from lostflops.live.standing import Standing, first_step, standings
 
 _MOST_TRIES: Final = 100
+_SILENT_NS: Final = 300_000_000_000
+"""A rank whose last step ended so long before that of another does not train: it was killed in an earlier start of the
+job, or its collector records nothing. Where it would be by now is not known."""
 
 
 def running_ranks(capture: Path) -> dict[int, Standing]:
@@ -26,7 +29,8 @@ def running_ranks(capture: Path) -> dict[int, Standing]:
         raise UsageError(f"the job in {capture.parent} has ended; see {command('report', capture.parent)}")
     if not any(state.step >= 0 for state in alive.values()):
         raise UsageError(f"no rank has finished a step in {capture.parent}; try again in a moment")
-    return {rank: state for rank, state in alive.items() if state.step >= 0}
+    newest = max(state.stop for state in alive.values())
+    return {rank: state for rank, state in alive.items() if state.step >= 0 and newest - state.stop < _SILENT_NS}
 
 
 def request_window(capture: Path, steps: int, ranks: str) -> WindowRequest:

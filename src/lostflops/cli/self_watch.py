@@ -27,6 +27,7 @@ from lostflops.cli.output import command, tell
 from lostflops.cli.requesting import request_window
 from lostflops.collect.capture import ANOMALIES, SUFFIX, flight_file, rank_file, written_trace
 from lostflops.core.errors import LostflopsError, UsageError
+from lostflops.core.units import pluralise
 from lostflops.live.board import Board
 from lostflops.live.follow import Follower
 from lostflops.live.self_watch import MessageKind, SelfWatch
@@ -165,12 +166,16 @@ class JobActions:
         if len(traces) > _MOST_TRACES:
             pattern = self.capture / f"rank-*.w{window:04d}.*"
             return f"Window {window} is recorded. To read it: {command('ingest', pattern, '-o', out)}"
+        part = (
+            f" ({len(traces)} of {pluralise(count, 'rank')})" if len(traces) < (count := len(self._sessions())) else ""
+        )
         try:
-            return f"Window {window}: {_first_finding(sources, out)} More: {command('diagnose', out)}"
+            said = f"{_first_finding(sources, out)} More: {command('diagnose', out)}"
         except LostflopsError as error:
-            return f"Window {window} is recorded, but could not be read: {error}"
+            return f"Window {window}{part} is recorded, but could not be read: {error}"
         except Exception as error:  # noqa: BLE001 - a full disk, too little memory: the watch goes on
-            return f"Window {window} is recorded, but could not be read: {error!r}"
+            return f"Window {window}{part} is recorded, but could not be read: {error!r}"
+        return f"Window {window}{part}: {said}"
 
     def _captures(self) -> list[Path]:
         return sorted(self.capture.rglob(f"*{SUFFIX}"))

@@ -48,6 +48,7 @@ _HOSTS: Final = f"""
     select distinct host.host from (select unnest(hosts) as host from {_PEERS} where run in (select run from {CHOSEN}))
     where host.host is not null"""
 _LABELS: Final = f"select distinct entry.key from {CHOSEN}, unnest(map_entries(labels)) as t(entry) order by 1"
+_WEEK_NS: Final = 7 * 86_400 * 1_000_000_000
 _MOST_KEPT: Final = 16
 _EMPTY: Final = "the fleet {0} has no runs yet: add some with lostflops fleet add {0} RUN..."
 _NO_MATCH: Final = "no run matches: leave out --job, --label or other choices, or add runs with lostflops fleet add"
@@ -98,9 +99,9 @@ class FleetScope:
             terms.append("start >= ?")
             values.append(_ns(self.since))
         if self.week is not None:
-            monday = _monday(self.week)
+            monday_ns = _ns(_monday(self.week))
             terms.append("start >= ? and start < ?")
-            values += [_ns(monday), _ns(monday + timedelta(days=7))]
+            values += [monday_ns, monday_ns + _WEEK_NS]  # after the last week of 9999 there is no date
         for name, value in self.labels.items():
             terms.append("map_extract_value(labels, ?) = ?")
             values += [name, value]

@@ -262,7 +262,7 @@ class Board:
         settled = attempt.progress + max(_SETTLED, _SETTLED_FACTOR * usual)
         notice = report_stall(attempt, quiet, self._lateness.heads if _are_read_since(attempt, settled) else {})
         if self._blamed is None:
-            self.anomalies["hang"] += 1
+            self.anomalies["stall"] += 1
         if self._blamed is None or (notice.ranks and not self._blamed):
             self._blamed = notice.ranks
             yield notice

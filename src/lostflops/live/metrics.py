@@ -58,9 +58,9 @@ _RANKS = Metric("lostflops_ranks", "Number of ranks in the current attempt.", "1
 _ATTEMPT = Metric("lostflops_attempt", "Number of the current attempt, from 0.", "1")
 _DROPPED = Metric("lostflops_dropped_records_total", "Records lost by collectors.", "1", "counter")
 _ANOMALIES = Metric(
-    "lostflops_anomalies_total", "Times that the job became slower or hung, or its memory grew.", "1", "counter"
+    "lostflops_anomalies_total", "Times that the job became slower or stalled, or its memory grew.", "1", "counter"
 )
-KINDS: Final = ("slower", "late_rank", "data", "memory", "hang")
+KINDS: Final = ("slower", "late_rank", "data", "memory", "stall")
 
 METRICS: Final = (
     *(_STEP, _SECONDS, _DATA, _MEMORY, _CAPACITY, _LATENESS, _MISSING, _BLOCKING, _LEVEL),

@@ -64,13 +64,20 @@ def test_a_ledger_of_other_steps_than_the_card_says_so(normal_ms: float | None, 
     assert _ledger(total, normal).title == title
 
 
-@pytest.mark.parametrize(("slower_from", "profiled", "is_said"), [(400, 8, True), (400, 450, False), (None, 8, False)])
-def test_a_job_that_became_slower_after_its_windows_is_said_to_have(
-    slower_from: int | None, profiled: int, is_said: bool
-) -> None:
+@pytest.mark.parametrize(
+    ("slow", "profiled", "is_said"),
+    [
+        (range(400, 600), 8, True),
+        (range(400, 600), 450, False),
+        (range(0), 8, False),
+        (range(400, 500), 8, False),  # it is over
+        (range(400, 580), 8, False),
+    ],
+)
+def test_a_job_that_became_slower_after_its_windows_is_said_to_have(slow: range, profiled: int, is_said: bool) -> None:
     timings, now = [], 0
     for step in range(600):
-        took = round((300 if slower_from is not None and step >= slower_from else 200) * MS)
+        took = round((300 if step in slow else 200) * MS)
         timings.append({"rank": 0, "attempt": 0, "step": step, "start": now, "stop": now + took, "profiled": False})
         now += took
     traced = [{"rank": 0, "step": step} for step in range(profiled, profiled + 3)]

@@ -164,6 +164,8 @@ def test_filters_are_kept_in_the_form(server: SiteServer) -> None:
     [
         ("jobs", {"team": "nobody's"}, "no run matches"),
         ("jobs", {"week": "soon"}, "2026-01-31"),
+        ("jobs", {"week": "9999-12-31"}, "no run matches"),
+        ("jobs", {"week": "0001-01-01"}, "no run matches"),
         ("jobs", {"status": "levitating"}, "slower, faster, unchanged, unknown"),
         ("jobs", {"order": "levitation"}, "hours, slower"),
         ("overview", {"by": "levitation"}, "Known: cause, job"),
@@ -335,10 +337,12 @@ def test_only_runs_in_folders_that_the_owner_named_are_opened(run_folder: Path, 
     inside = tmp_path / "inside"
     inside.mkdir()
     (inside / "run").symlink_to(run_folder)
+    (inside / "loop").symlink_to(inside / "loop")
     addresses = [
         str(run_folder),
         f"{tmp_path}/fleet/../../{run_folder}",
         str(inside / "run"),
+        str(inside / "loop"),
         "s3://bucket/run",
         "\0",
         "",

@@ -104,6 +104,21 @@ def test_an_address_that_no_page_has(address: str) -> None:
         proxied_entrance(address, OneReader(TOKEN))
 
 
+@pytest.mark.parametrize(
+    ("address", "host"),
+    [
+        ("https://a.example:443/team", "a.example"),
+        ("http://a.example:80/", "a.example"),
+        ("https://a.example:80/", "a.example:80"),
+        ("https://A.example:8443/", "a.example:8443"),
+        ("https://[::1]:8443/", "[::1]:8443"),
+        ("https://[::1]/", "[::1]"),
+    ],
+)
+def test_hosts_are_as_browsers_write_them(address: str, host: str) -> None:
+    assert proxied_entrance(address, OneReader(TOKEN)).hosts == (host,)
+
+
 @pytest.fixture
 def proxied(run_folder: Path, tokens: Path, tmp_path: Path) -> Any:
     live = LivePage(run_folder)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from statistics import median
 from typing import TYPE_CHECKING, Final
 
 from lostflops.account.facts.changes import ChangeFinder, ComparedStep, JobChange
@@ -20,6 +21,8 @@ _PROFILED: Final = f"""
 
 _MOST_COMPARED: Final = 50_000
 """At most so many of the last steps are compared with each other."""
+_LAST_STEPS: Final = 16
+"""A change is over if most of so many last steps are nearer to the time before it."""
 _COMPARED: Final = f"""
     with {PACED}
     from (select step, slowest_ns from paced where settled and not skipped order by step desc limit {_MOST_COMPARED})
@@ -80,11 +83,13 @@ def _describe_later_change(run: Run, pace: JobPace) -> str:
 
 
 def find_last_change(run: Run, attempt: int) -> JobChange | None:
-    """Return the last change for the worse of an attempt's steps; None if they stayed as they were."""
+    """Return the last change for the worse of an attempt's steps; None if there was none, or it is over."""
     columns = run.columns(_COMPARED.format(within=within((), attempt)))
     finder, last = ChangeFinder(), None
     for step, ns in zip(columns["step"], columns["slowest_ns"], strict=True):
         last = finder.take(ComparedStep(step=int(step), time=int(ns))) or last
+    if last is None or median(columns["slowest_ns"][-_LAST_STEPS:]) <= (last.before + last.after) / 2:
+        return None
     return last
 
 

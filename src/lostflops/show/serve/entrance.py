@@ -28,6 +28,8 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][\w.@-]{0,63}", re.ASCII)
 _TOKEN: Final = re.compile(r"[A-Za-z0-9_-]+")
 _HASHED: Final = re.compile(r"sha256:([0-9a-f]{64})")
 _PATH: Final = re.compile(r"/([\w~-][\w.~-]*/)*", re.ASCII)
+_USUAL_PORTS: Final = {"http": 80, "https": 443}
+"""Browsers leave them out."""
 _MOST_BYTES: Final = 1_000_000
 _HOW: Final = "Each line is a name and a token: anna TOKEN, or anna sha256:HEX"
 
@@ -175,5 +177,6 @@ def proxied_entrance(address: str, readers: Readers) -> Entrance:
     path = f"{parts.path.rstrip('/')}/"
     if parts.scheme not in {"http", "https"} or not parts.hostname or not is_plain or not _PATH.fullmatch(path):
         raise UsageError(f"--behind {address} is not the address of a page: write https://lostflops.example.org/team/")
-    host = parts.hostname if port is None else f"{parts.hostname}:{port}"
+    name = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    host = name if port in (None, _USUAL_PORTS[parts.scheme]) else f"{name}:{port}"
     return Entrance(hosts=(host,), readers=readers, scheme=parts.scheme, base=path, is_proxied=True)

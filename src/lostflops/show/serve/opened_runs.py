@@ -37,7 +37,7 @@ class OpenedRuns:
             path = Path(address).resolve()
             is_inside = any(path.is_relative_to(folder) for folder in self._folders)
             return path if is_inside and (path / FILE_NAME).is_file() else None
-        except (OSError, ValueError):
+        except (OSError, ValueError, RuntimeError):  # RuntimeError: a link to itself, before Python 3.13
             return None
 
     async def open(self, address: str) -> LivePage:
