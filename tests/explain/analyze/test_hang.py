@@ -87,6 +87,7 @@ def test_one_rank_never_arrives() -> None:
             "seq": 3,
             "op": "all_reduce",
             "waiting": 3,
+            "line": None,
             "last": {
                 "op": "all_reduce",
                 "group": WORLD,
@@ -95,6 +96,7 @@ def test_one_rank_never_arrives() -> None:
                 "source": "/job/train.py(2): step",
                 "created": 2_000_002,
             },
+            "stack": None,
         }
     ]
     (group,) = found["groups"]
