@@ -26,10 +26,7 @@ from typing import Any, Final
 from urllib.parse import urlencode
 from urllib.request import Request, urlopen
 
-import msgspec
-
 from lostflops.fleet.changes import add_runs
-from lostflops.fleet.summary import RunSummary
 from lostflops.testing.fleet import FleetPlan, GeneratedFleet
 
 MOST_SECONDS, MOST_MB = 2.0, 1000
@@ -58,14 +55,9 @@ def main() -> int:
 
 
 def generate(place: Path, plan: FleetPlan) -> None:
-    """Add the runs, with times in ns."""
     runs = GeneratedFleet(plan).summaries()
-    while some := [in_ns(run) for run in islice(runs, PER_COMMIT)]:
+    while some := list(islice(runs, PER_COMMIT)):
         add_runs(place, some)
-
-
-def in_ns(run: RunSummary) -> RunSummary:
-    return msgspec.structs.replace(run, start=run.start * 10**9, stop=run.stop * 10**9)
 
 
 def measure(place: Path, plan: FleetPlan) -> dict[str, Any]:

@@ -8,6 +8,7 @@ notebook. The verbs call these methods, so both give the same answer.
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -707,9 +708,9 @@ def hang(dumps: Runs, *, limit: int = 20) -> Result:
     from lostflops.ingest import ingest as read_traces
 
     places = _sources(dumps)
-    if len(places) == 1 and (recorded := _dumps_of_run(places[0])):
-        places = recorded
-    if len(places) == 1 and is_run(places[0]):
+    if len(places) == 1 and not has_dumps(places[0]) and (captured := _files_of_capture(places[0])):
+        places = captured
+    elif len(places) == 1 and is_run(places[0]):
         with open(places[0]) as run:
             return run.hang(limit=limit)
     with TemporaryDirectory(prefix="lostflops-hang-") as folder:
@@ -718,19 +719,30 @@ def hang(dumps: Runs, *, limit: int = 20) -> Result:
             return run.hang(limit=limit)
 
 
-def _dumps_of_run(place: Place) -> list[str]:
-    """Return the dumps and records that the ranks of a job left in its capture, unless the run has dumps already."""
+def has_dumps(place: Place) -> bool:
+    """Return whether a place is a run into which Flight Recorder dumps were read."""
+    from lostflops.store.run import Run
+
+    if not is_run(place):
+        return False
+    with Run.open(place) as run:
+        return bool(run.rows("select 1 from flight limit 1"))
+
+
+def _files_of_capture(place: Place) -> list[str]:
+    """Return the dumps and records that the ranks of a job left in its capture; raise if it has no dump."""
     from lostflops.collect.capture import FLIGHT_PREFIX, FOLDER, SUFFIX
 
     folder = Path(place) / FOLDER
+    records = sorted(folder.rglob(f"*{SUFFIX}"))
     dumps = sorted(folder.glob(f"{FLIGHT_PREFIX}*"))
-    if not dumps:
-        return []
-    if is_run(place):
-        with open(place) as run:
-            if run.stored.rows("select 1 from flight limit 1"):
-                return []
-    return [str(path) for path in (*dumps, *sorted(folder.rglob(f"*{SUFFIX}")))]
+    if records and not dumps:
+        raise UsageError(
+            f"no rank of {place} is known to hang: none has left a Flight Recorder dump. A rank writes one when a step "
+            "lasts for 8 s and three times as long as the last ones. If the job hangs, ask again in a few seconds; "
+            f"{shlex.join(('lostflops', 'watch', str(place), '--once'))} shows its last steps."
+        )
+    return [str(path) for path in (*dumps, *records)]
 
 
 def is_run(place: Place) -> bool:

@@ -77,6 +77,7 @@ def test_json(lostflops, dumps: Path) -> None:
             "seq": 2,
             "op": "all_reduce",
             "waiting": 2,
+            "line": None,
             "last": {
                 "op": "all_reduce",
                 "group": "0@0-2",
@@ -85,6 +86,7 @@ def test_json(lostflops, dumps: Path) -> None:
                 "source": "/job/train.py(12): train",
                 "created": START + 1_000_000,
             },
+            "stack": None,
         }
     ]
     assert found["groups"] == [
@@ -128,6 +130,27 @@ def test_a_run(lostflops, dumps: Path, tmp_path: Path) -> None:
     query = "from flight where rank = 1 order by record desc limit 20"
     assert " ".join(outcome.out.split()).endswith(f"Next: lostflops sql {run} '{query}'")
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_job_that_hangs_now(lostflops, dumps: Path, tmp_path: Path) -> None:
+    """Its folder may be a run already, because of a window; the dumps are only in its capture."""
+    run = make_run(tmp_path / "run", CALM, CALM, CALM)
+    dumps.rename(run / "capture")
+    for path in (run / "capture").iterdir():
+        path.rename(path.with_name(path.stem.replace("fr_", "flight_")))
+    outcome = lostflops("hang", run)
+    assert "Rank 1 never arrived" in outcome.out
+    assert " ".join(outcome.out.split()).endswith(f"Next: lostflops ingest {run / 'capture'} -o run")
+
+
+def test_a_recorded_job_without_dumps_is_not_asked_to_set_variables(lostflops, tmp_path: Path) -> None:
+    capture = tmp_path / "run" / "capture"
+    capture.mkdir(parents=True)
+    (capture / "rank-00000.capture").touch()
+    outcome = lostflops("hang", tmp_path / "run")
+    assert outcome.code == 2
+    assert "no rank of" in outcome.err
+    assert "TORCH_FR" not in outcome.err
 
 
 def test_a_dump_that_is_not_there_is_a_suspect(lostflops, dumps: Path) -> None:

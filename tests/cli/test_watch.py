@@ -48,6 +48,16 @@ def test_one_line_per_step_and_a_summary(lostflops, job: MadeJob, tmp_path: Path
     assert outcome.out.endswith(f"Next: lostflops report {tmp_path / 'run'}\n")
 
 
+def test_a_running_job_has_no_report_yet(lostflops, job: MadeJob, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    job.start()
+    assert lostflops("watch", run, "--once").out.endswith(f"Next: lostflops watch {run}\n")
+    job.run(0, 9)
+    assert lostflops("watch", run, "--once").out.endswith(
+        f"Next: lostflops snap {run} --steps 3\nOr: lostflops hang {run}\n"
+    )
+
+
 def test_json_is_one_object_per_line(lostflops, job: MadeJob, tmp_path: Path) -> None:
     job.start()
     job.run(0, 8)

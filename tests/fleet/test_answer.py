@@ -92,6 +92,11 @@ def test_an_unknown_label_is_refused() -> None:
         ask(make_summary(labels={"team": "vision"}), by="user")
 
 
+def test_a_label_called_like_another_choice_is_named_once() -> None:
+    with pytest.raises(UsageError, match=r"Known: cause, job, device, week, host, team$"):
+        ask(make_summary(labels={"job": "llama", "team": "vision"}), by="user")
+
+
 def test_fixes_of_a_job_are_added_over_its_runs() -> None:
     """0.1 and 0.2 of 16 hours; what is suspected, or saves nothing, is no fix."""
     first = make_summary(0, findings=[make_finding("straggler", 0.1), make_finding("gc", 0.5, "suspected")])

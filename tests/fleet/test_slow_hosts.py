@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lostflops.core.units import format_share
 from lostflops.fleet.host_stretches import _find_largest_sums
 from lostflops.fleet.host_times import HostTimes, query_host_times, read_host_times
 from lostflops.fleet.slow_hosts import HostVerdict, SlowHosts, find_slow_hosts
@@ -72,6 +73,13 @@ def test_a_slow_host_is_named_with_its_effect_and_its_cost() -> None:
     assert host.runs == (times.host == 3).sum() == host.rank_hours
     assert host.lost_rank_hours == pytest.approx(host.rank_hours * 0.06 / 1.06, rel=0.2)
     assert found.expected_false < 0.01
+
+
+def test_no_host_is_slow_or_healthy_for_certain() -> None:
+    """Floating point rounds the odds of the slow one to 1, and those of the others to 0."""
+    found = find_slow_hosts(make_times(lambda host, run: 0.5 * (host == 3)))
+    assert format_share(found.slow[0].probability) == ">99.9%"
+    assert {format_share(host.probability) for host in found.hosts[-3:]} == {"<0.1%"}
 
 
 def test_no_host_is_named_in_a_healthy_fleet() -> None:

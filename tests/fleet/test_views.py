@@ -150,6 +150,18 @@ def test_a_host_is_judged_by_all_runs(generated: Summaries) -> None:
         }
 
 
+def test_hours_have_one_name_on_all_screens(generated: Summaries) -> None:
+    slow = next(row["host"] for row in rows(answer_hosts(generated, FleetScope()), "hosts") if row["is_slow"])
+    views = (
+        answer_fleet(generated, FleetScope()),
+        answer_hosts(generated, FleetScope()),
+        answer_host(generated, FleetScope(host=slow)),
+    )
+    for view in views:
+        assert " GPU-hours" in view.verdict
+        assert "rank-hours" not in view.verdict
+
+
 def test_a_host_without_another_cannot_be_compared() -> None:
     found = answer_host(of(make_summary(0)), FleetScope(host="node0"))
     assert found.verdict == (

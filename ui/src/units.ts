@@ -47,9 +47,10 @@ export function formatPercent(share: number): string {
   return share === 0 || Math.abs(share) >= 0.0095 ? `${fixed(100 * share, 0)}%` : formatShare(share);
 }
 
-/** Two shares as an interval: 7 to 35%, or 0.4% to 3%. */
+/** Two shares as an interval: 7 to 35%, or 0.4% to 3%; with a digit after the point if both would read the same. */
 export function formatInterval(low: number, high: number): string {
-  const [first, last] = [formatPercent(low), formatPercent(high)];
+  const isOne = formatPercent(low) === formatPercent(high);
+  const [first, last] = isOne ? [formatShare(low), formatShare(high)] : [formatPercent(low), formatPercent(high)];
   return `${[first, last].every((text) => WHOLE_PERCENT.test(text)) ? first.slice(0, -1) : first} to ${last}`;
 }
 

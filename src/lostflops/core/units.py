@@ -120,10 +120,12 @@ def format_percent(share: float) -> str:
 def format_interval(low: float, high: float) -> str:
     """Format two shares as an interval.
 
-    >>> format_interval(0.07, 0.352), format_interval(0.004, 0.03)
-    ('7 to 35%', '0.4% to 3%')
+    >>> format_interval(0.07, 0.352), format_interval(0.004, 0.03), format_interval(0.137, 0.142)
+    ('7 to 35%', '0.4% to 3%', '13.7% to 14.2%')
     """
     first, last = format_percent(low), format_percent(high)
+    if first == last:
+        first, last = format_share(low), format_share(high)
     return f"{first.removesuffix('%') if first[:-1].isdigit() and last[:-1].isdigit() else first} to {last}"
 
 

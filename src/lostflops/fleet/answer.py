@@ -22,6 +22,9 @@ COLUMNS: Final = (
     *("total_ns", "life", "window_ns", "lines", "findings"),
 )
 """Columns that the tables of an answer read."""
+JUDGED_BY_ALL: Final = (
+    "Slow hosts and changes are judged by all runs of the same labels and days; hours lost are those of all their jobs."
+)
 _LARGEST: Final = 2
 """Losses that the first sentence names."""
 _MOST_NAMED: Final = 3
@@ -165,8 +168,8 @@ def tabulate_changes(histories: Iterable[JobHistory]) -> Table:
         Field("job"),
         Field("ranks", "count"),
         Field("slower", "share"),
-        Field("slower_low", "share", "from"),
-        Field("slower_high", "share", "to"),
+        Field("slower_low", "share", "90% from"),
+        Field("slower_high", "share", "90% to"),
         Field("start", "time", "since"),
         Field("commit"),
         Field("commit_before", shown=False),
@@ -194,9 +197,9 @@ def tabulate_slow_hosts(found: SlowHosts) -> Table:
     fields = (
         Field("host"),
         Field("slower", "share"),
-        Field("slower_low", "share", "from"),
-        Field("slower_high", "share", "to"),
-        Field("probability", "share"),
+        Field("slower_low", "share", "90% from"),
+        Field("slower_high", "share", "90% to"),
+        Field("probability", "share", "probability of slow"),
         Field("jobs", "count"),
         Field("runs", "count"),
         Field("since", "time"),
@@ -245,7 +248,4 @@ def _notes(found: FleetFigures, *, is_part: bool) -> Iterator[str]:
             "work."
         )
     if is_part and (found.hosts.slow or found.changes.rows):
-        yield (
-            "Slow hosts and changes are judged by all runs of the same labels and days; hours lost are those of all "
-            "their jobs."
-        )
+        yield JUDGED_BY_ALL

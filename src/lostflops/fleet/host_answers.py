@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lostflops.core.results import Field, Figure, Mark, Plot, Result, Series, Table
 from lostflops.core.units import format_interval, format_percent, format_time, pluralise
-from lostflops.fleet.answer import format_hours
+from lostflops.fleet.answer import format_hours, name_hours
 from lostflops.fleet.choose import CHOSEN, ChosenRuns, FleetScope, Judgements, choose
 from lostflops.fleet.hours import NS_PER_HOUR, USEFUL
 from lostflops.fleet.slow_hosts import HostVerdict, SlowHosts
@@ -35,7 +35,7 @@ _FIELDS: Final = (
     Field("device"),
     Field("ranks", "count"),
     Field("slower", "share", "slower than peers"),
-    Field("slower_error", "share", "error"),
+    Field("slower_error", "share", "standard error"),
     Field("hours", "rate", "hours of the run"),
     Field("cause", label="largest loss"),
     Field("cause_share", "share", "its share"),
@@ -50,7 +50,7 @@ def answer_hosts(fleet: Fleet, scope: FleetScope, judged: Judgements | None = No
         return Result(
             name="fleet_hosts",
             title="Hosts",
-            verdict=" ".join(_summarise_hosts(chosen.hosts)),
+            verdict=" ".join(_summarise_hosts(chosen.hosts, name_hours(chosen))),
             blocks=(table,),
             notes=(*chosen.notes, *_explain_hosts(chosen.hosts)),
         )
@@ -65,7 +65,7 @@ def answer_host(fleet: Fleet, scope: FleetScope, judged: Judgements | None = Non
         return Result(
             name="fleet_host",
             title=f"Host {scope.host}",
-            verdict=" ".join(_describe_host(scope.host, verdict, runs)),
+            verdict=" ".join(_describe_host(scope.host, verdict, runs, name_hours(chosen))),
             blocks=(*_plot_history(runs, verdict), *figures, runs),
             notes=(*chosen.notes, *_explain_hosts(chosen.hosts)),
             more=(Figure("host", scope.host),),
@@ -77,7 +77,7 @@ def _alone(hosts: SlowHosts, verdict: HostVerdict) -> dict[str, Any]:
     return {name: getattr(hosts, name) for name in hosts.__slots__} | {"hosts": (verdict,)}
 
 
-def _summarise_hosts(found: SlowHosts) -> Iterator[str]:
+def _summarise_hosts(found: SlowHosts, unit: str) -> Iterator[str]:
     if not found.hosts:
         yield "No host can be compared: each run used one host, or its ranks were not recorded in detail."
         return
@@ -86,7 +86,7 @@ def _summarise_hosts(found: SlowHosts) -> Iterator[str]:
     if slow:
         lost = sum(host.lost_rank_hours for host in slow)
         be = "is" if len(slow) == 1 else "are"
-        yield f"{len(slow):,} of {count} {be} slow in job after job, and cost {format_hours(lost)} rank-hours."
+        yield f"{len(slow):,} of {count} {be} slow in job after job, and cost {format_hours(lost)} {unit}."
         first = slow[0]
         yield f"The most certain is {first.host}: {format_percent(first.slower)} slower than its peers."
     else:
@@ -102,7 +102,7 @@ def _explain_hosts(found: SlowHosts) -> Iterator[str]:
         )
 
 
-def _describe_host(name: str, verdict: HostVerdict | None, runs: Table) -> Iterator[str]:
+def _describe_host(name: str, verdict: HostVerdict | None, runs: Table, unit: str) -> Iterator[str]:
     if verdict is None:
         count = pluralise(len(runs.rows) + runs.left_out, "run")
         yield f"Host {name} cannot be compared with others: in its {count} there was no other host with the same work."
@@ -117,7 +117,7 @@ def _describe_host(name: str, verdict: HostVerdict | None, runs: Table) -> Itera
             f"({interval}), seen in {seen}."
         )
         yield (
-            f"It cost {format_hours(verdict.lost_rank_hours)} rank-hours"
+            f"It cost {format_hours(verdict.lost_rank_hours)} {unit}"
             f"{'' if verdict.until else f' since {since}'}, because all ranks of a run wait for it."
         )
         if not verdict.until:
@@ -143,9 +143,9 @@ def _tabulate_hosts(found: SlowHosts) -> Table:
         Field("host"),
         Field("is_slow", label="slow"),
         Field("slower", "share", "slower than peers"),
-        Field("slower_low", "share", "from"),
-        Field("slower_high", "share", "to"),
-        Field("probability", "share"),
+        Field("slower_low", "share", "90% from"),
+        Field("slower_high", "share", "90% to"),
+        Field("probability", "share", "probability of slow"),
         Field("jobs", "count"),
         Field("runs", "count"),
         Field("since", "time"),

@@ -128,7 +128,7 @@ def _key(by: str, labels: Sequence[str]) -> str:
     if GROUPS.get(by):
         return GROUPS[by]
     if by not in labels:
-        known = [*GROUPS, *labels]
+        known = dict.fromkeys((*GROUPS, *labels))
         raise UsageError(f"--by {by}: no run has a label of this name. Known: {', '.join(known)}")
     quoted = by.replace("'", "''")
     return f"coalesce(map_extract_value(labels, '{quoted}'), '{UNLABELLED}')"

@@ -10,6 +10,7 @@ from lostflops.core.results import Block, Field, Figure, Mark, Plot, Result, Ser
 from lostflops.core.units import format_ns, format_percent, pluralise
 from lostflops.fleet.answer import (
     COLUMNS,
+    JUDGED_BY_ALL,
     describe_fix,
     describe_slower,
     format_hours,
@@ -80,7 +81,8 @@ def answer_jobs(fleet: Fleet, scope: FleetScope, judged: Judgements | None = Non
 
 _EXPLAINED: Final = (
     "A job is its name with its ranks and device. Slower or faster: since its newest change. Unknown: it has fewer "
-    "than six runs with a step time. Higher than peers: how many of the jobs on the same device reach less MFU."
+    "than six runs with a step time. Peers with lower MFU: the share of the other jobs on the same device; - if there "
+    "are fewer than three with an MFU."
 )
 
 
@@ -167,6 +169,8 @@ def _describe_status(chosen: ChosenRuns) -> str:
 def _explain_parts(chosen: ChosenRuns) -> Iterator[str]:
     if len(chosen.histories) > 1:
         yield "Runs on other ranks or devices are series of their own: their step times are not compared."
+    if chosen.hosts.slow:
+        yield JUDGED_BY_ALL
     if any(one.changes for one in chosen.histories):
         yield "A change is shown if chance alone would show one in at most 1 of 100 unchanged series of 40 runs."
 

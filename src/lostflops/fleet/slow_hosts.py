@@ -45,6 +45,8 @@ FALSE_SHARE: Final = 0.01
 LEAST: Final = 0.015
 _LEAST_RUNS: Final = 2
 _LEAST_PROBABILITY: Final = 0.9
+_LEAST_DOUBT: Final = 1e-9
+"""No data make it certain whether a host is slow."""
 _ROUNDS: Final = 4
 _SMALL: Final = 0.01
 _SUSPECT: Final = 0.2
@@ -175,7 +177,7 @@ def _judge(times: HostTimes, least: float) -> _HostJudgement:
     slow = effects.slow * (whole.odds + odds_of_part) / 2
     usual = 1 - effects.slow - effects.fast + effects.fast * whole.fast_odds
     is_part = (odds_of_part > whole.odds) | (stretches.advantage > np.log(choices))
-    probability = slow / (slow + usual)
+    probability = np.clip(slow / (slow + usual), _LEAST_DOUBT, 1 - _LEAST_DOUBT)
     is_part &= (stretches.first >= 0) & (probability >= 1 / 2)
     return _HostJudgement(noise, effects, evidence.runs, evidence.jobs, whole, stretches, part, probability, is_part)
 

@@ -29,13 +29,16 @@ def hang(
     operation, and what each did last. Ranks that are themselves waiting are not blamed.
     """
     from lostflops.api import hang as find_culprits
-    from lostflops.api import is_run
+    from lostflops.api import has_dumps
+    from lostflops.collect.capture import FOLDER
     from lostflops.store.places import place_of
 
     result = find_culprits(dumps, limit=limit)
-    if len(dumps) == 1 and is_run(dumps[0]):
+    if len(dumps) == 1 and has_dumps(dumps[0]):
         rank = next((row["rank"] for row in result.to_json()["culprits"]), 0)
         following = command("sql", Path(dumps[0]), f"from flight where rank = {rank} order by record desc limit 20")
+    elif len(dumps) == 1 and (capture := Path(dumps[0]) / FOLDER).is_dir():
+        following = command("ingest", capture, "-o", "run")
     else:
         # A shell may have spelled out a glob of thousands.
         sources = dumps if len(dumps) <= 3 else [str(place_of(dumps[0]).parent)]

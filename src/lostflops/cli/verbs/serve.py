@@ -126,7 +126,7 @@ def _announce(places: list[Path], *, as_json: bool) -> Callable[[str], None]:
             show(Result("serve", "Live page", f"Serving {served}.", more=(Figure("address", address),)), as_json=True)
             sys.stdout.flush()
             return
-        with_token = "" if "#token=" in address else "#token=TOKEN, where TOKEN is a reader's"
+        with_token = "" if "#token=" in address else "#token=TOKEN, with the token of a reader"
         print(f"Serving {served} at\n\n  {address}{with_token}\n\nPress Ctrl-C to stop.", flush=True)
 
     return tell

@@ -170,4 +170,14 @@ def _end(run: Path, follower: "Follower", board: "Board", screen: _Screen) -> No
         print(json.dumps({**result.to_json(), "kind": "summary"}))
         return
     print()
-    show(replace(result, next_command=command("report", run)), as_json=False)
+    next_command, other_command = _next(run, board)
+    show(replace(result, next_command=next_command, other_command=other_command), as_json=False)
+
+
+def _next(run: Path, board: "Board") -> tuple[str, str]:
+    """Return what to run next: a run has a report only when its job has ended."""
+    if board.is_ended:
+        return command("report", run), ""
+    if not board.totals.times:
+        return command("watch", run), ""
+    return command("snap", run, "--steps", "3"), command("hang", run)

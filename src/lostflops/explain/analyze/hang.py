@@ -129,7 +129,7 @@ def _phrase(waiting: WaitGraph, found: Blame, culprit: Culprit) -> str:
     rank, where = f"rank {culprit.rank}", _place(waiting, culprit.meeting) if culprit.meeting else "anything"
     if culprit.why == "mismatch":
         mismatch = next(each for each in found.mismatches if culprit.rank in each.ranks)
-        at = "" if mismatch.what == "order" else f" at {mismatch.seq} of {mismatch.group}"
+        at = "" if mismatch.what == "order" else f" at {mismatch.seq} of {_group(mismatch.group)}"
         return f"{rank} called {mismatch.called}{at}, others {mismatch.others}"
     return {
         "never arrived": f"{rank} never arrived at {where}",
@@ -142,7 +142,12 @@ def _phrase(waiting: WaitGraph, found: Blame, culprit: Culprit) -> str:
 
 def _place(waiting: WaitGraph, meeting: Meeting) -> str:
     roll = waiting.rolls[meeting]
-    return f"{_op(waiting, meeting)} {roll.number} of {meeting.group}"
+    return f"{_op(waiting, meeting)} {roll.number} of {_group(meeting.group)}"
+
+
+def _group(name: str) -> str:
+    """Return the name of a group, which is a bare number while its members are not recorded yet."""
+    return name if "@" in name else f"group {name}"
 
 
 def _op(waiting: WaitGraph, meeting: Meeting) -> str:
@@ -168,7 +173,7 @@ def _culprits(stands: Standings, waiting: WaitGraph, found: Blame, lines: Lines,
         Field("group"),
         Field("seq"),
         Field("op"),
-        Field("waiting", "count"),
+        Field("waiting", "count", "ranks waiting"),
         Field("line", "", "line of the program", shown=bool(lines)),
         *(Field(name, within="last", shown=False) for name in LastEntry._fields),
         Field("stack", shown=False),
@@ -203,12 +208,12 @@ def _groups(stands: Standings, waiting: WaitGraph, found: Blame, limit: int) -> 
         Field("op"),
         Field("seq"),
         Field("members", "count"),
-        Field("enqueued"),
+        Field("enqueued", "", "enqueued by ranks"),
         Field("started", shown=False),
-        Field("completed", shown=any(row[7] for _, row in rows)),
-        Field("never_arrived", "", "never arrived"),
-        Field("no_dump", "", "no dump", shown=any(row[9] for _, row in rows)),
-        Field("unknown", shown=any(row[10] for _, row in rows)),
+        Field("completed", "", "completed by ranks", shown=any(row[7] for _, row in rows)),
+        Field("never_arrived", "", "missing ranks"),
+        Field("no_dump", "", "ranks without dump", shown=any(row[9] for _, row in rows)),
+        Field("unknown", "", "unknown ranks", shown=any(row[10] for _, row in rows)),
     )
     return _table("groups", "Pending calls, by group", fields, [row for _, row in rows], limit)
 
@@ -274,7 +279,7 @@ def _last(rank: int, stands: Standings) -> str:
     last = stands.ranks[rank].last
     if last.op is None:
         return f"Rank {rank} has no entry in its dump: nothing that it enqueued is pending."
-    what = f"{last.op} {last.seq} of {last.group}"
+    what = f"{last.op} {last.seq} of {_group(last.group or '')}"
     when = f" at {format_time(last.created)} UTC" if last.created else ""
     where = f" from {last.source}" if last.source else ""
     return f"Last call of rank {rank}: {what} ({last.state or 'over'}){when}{where}."

@@ -39,7 +39,7 @@ def refusal(headers: Headers, entrance: Entrance, *, public: bool, is_shell: boo
     if not _own(headers, is_shell):
         return 403, "requests from other sites are refused"
     if not public and find_reader(headers, entrance) is None:
-        return 401, "the token is missing or wrong: open the address that lostflops serve printed"
+        return 401, "the token is missing or wrong: open the address that ends in #token= and your token"
     return None
 
 
