@@ -1,5 +1,6 @@
 """A folder of runs is a fleet without a catalog: its runs are read, and nothing is written. pyiceberg is not needed."""
 
+import os
 import subprocess
 import sys
 
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from lostflops.core.errors import BrokenRun, RunError, UsageError
 from lostflops.fleet.changes import add_runs, compact
-from lostflops.fleet.place import open_fleet
+from lostflops.fleet.place import open_fleet, read_version
 from lostflops.fleet.rows import fill_table, keep_newest, read_summary, select_summaries
 from lostflops.fleet.summary import COLUMNS
 from lostflops.store.connections import connect
@@ -76,6 +77,19 @@ def test_a_run_that_cannot_be_read_does_not_take_the_others(folder):
     assert note.endswith(f"{folder / 'team' / 'b'}: TypeError: a bug.")
 
 
+def test_a_folder_whose_name_is_no_text_is_named_in_text(folder):
+    """Notes and versions become JSON and headers."""
+    bad = folder / os.fsdecode(b"bad\xff")
+    bad.mkdir()
+    (bad / "run.json").write_text("{")
+    fleet = open_fleet(folder, summarise)
+    assert list(fleet.summaries())
+    (note,) = fleet.notes
+    assert f"{folder}/bad\\xff: " in note
+    assert note.isascii()
+    assert read_version(folder).isascii()
+
+
 def test_a_folder_without_a_good_run_is_an_error(folder):
     def fail(run):
         raise BrokenRun(f"{run.name} is damaged")
@@ -128,7 +142,7 @@ WITHOUT_ICEBERG = """
 import sys
 for name in ("pyiceberg", "pyarrow", "sqlalchemy"):
     sys.modules[name] = None
-from lostflops.fleet.place import open_fleet
+from lostflops.fleet.place import open_fleet, read_version
 from lostflops.fleet.changes import add_runs
 from made_summaries import make_summary
 assert len(list(open_fleet(sys.argv[1], lambda run: make_summary(run.name)).summaries())) == 2

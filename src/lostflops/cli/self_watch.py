@@ -282,8 +282,8 @@ def _is_alive(pid: int) -> bool:
 
 @dataclass(slots=True)
 class Lookout:
-    """Looks at a job again and again. Time in which it could not look is no time in which the job stood still: both
-    may have been suspended together."""
+    """Looks at a job again and again. Time in which it could not look does not count as a pause of the job: both may
+    have been suspended together."""
 
     follower: Follower
     board: Board

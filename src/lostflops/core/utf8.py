@@ -1,4 +1,4 @@
-"""Check that a path is UTF-8: Linux allows any bytes in names; databases, JSON and pages need text."""
+"""Paths as text: Linux allows any bytes in names; databases, JSON and pages need UTF-8."""
 
 import os
 from pathlib import Path
@@ -21,7 +21,17 @@ Rename it, or use another folder.
     try:
         named.decode()
     except UnicodeDecodeError:
-        shown = named.decode(errors="backslashreplace")
+        shown = spell_path(path)
         reason = "is not UTF-8, so Lostflops cannot read or write there. Rename it, or use another folder"
         raise UsageError(f"the path {shown} {reason}.") from None
     return path
+
+
+def spell_path(path: Path) -> str:
+    r"""Return a path as text, with bytes that are not UTF-8 written out.
+
+    >>> import os
+    >>> print(spell_path(Path(os.fsdecode(b"caf\xe9"))))
+    caf\xe9
+    """
+    return os.fsencode(path).decode(errors="backslashreplace")

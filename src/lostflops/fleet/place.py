@@ -14,6 +14,7 @@ import duckdb
 
 from lostflops.core.errors import BrokenRun, LostflopsError
 from lostflops.core.units import pluralise
+from lostflops.core.utf8 import spell_path
 from lostflops.fleet.catalogs import in_words, load_table, open_scan
 from lostflops.fleet.kinds import LocalTable, NamedCatalog, RunFolder, TableKind, find_kind
 from lostflops.fleet.local_catalog import read_metadata
@@ -89,7 +90,7 @@ def read_version(place: str | Place) -> str:
     """Return a text that changes when a run is added to a fleet, or changed."""
     kind = find_kind(place)
     if isinstance(kind, RunFolder):
-        return "\n".join(f"{path} {_describe_file(path / RUN_FILE)}" for path in kind.runs)
+        return "\n".join(f"{spell_path(path)} {_describe_file(path / RUN_FILE)}" for path in kind.runs)
     if isinstance(kind, LocalTable):
         metadata = read_metadata(kind.folder)
         return "" if metadata is None else sha256(metadata).hexdigest()
@@ -128,7 +129,7 @@ class _FolderView:
             try:
                 made = self._read(str(path))
             except Exception as error:  # noqa: BLE001 - one bad run does not take the others
-                damaged.append(f"{path}: {_reason(error)}")
+                damaged.append(f"{spell_path(path)}: {_reason(error)}")
                 continue
             known = longest.setdefault(made.run, made)
             copies += known is not made
