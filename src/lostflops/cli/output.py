@@ -66,6 +66,15 @@ def command(*words: str | Path) -> str:
     return " ".join(["lostflops", *(_quote(as_typed(word) if isinstance(word, Path) else word) for word in words)])
 
 
+def name_run(run: Path) -> str:
+    """Return a run as command lines write it.
+
+    >>> name_run(Path("my run"))
+    "'my run'"
+    """
+    return _quote(as_typed(run))
+
+
 def _quote(word: str) -> str:
     # SQL is full of single quotes, which shlex would write as '"'"'.
     if "'" in word and not set('"$`\\!') & set(word):

@@ -594,6 +594,8 @@ class Result:
     """Parts that only programs see."""
     folded: tuple[str, ...] = ()
     """Names of blocks that only a page shows; a terminal shows them with `--full`."""
+    run: str = "RUN"
+    """The run, as the commands that a renderer names write it."""
     version: int = 1
     """Version of its JSON: it increases whenever a key is renamed, removed or changes its meaning."""
 

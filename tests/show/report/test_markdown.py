@@ -2,6 +2,8 @@
 
 import io
 
+import pytest
+
 from lostflops.core.pictures import Strips
 from lostflops.core.results import Bar, Field, HeatMap, Line, Lines, Plot, Result, Series, Table, Waterfall
 from lostflops.show.report import renderer
@@ -51,6 +53,14 @@ def test_pictures_are_named() -> None:
     named = [line for line in text.splitlines() if "is a chart" in line]
     assert [line.split("*")[1] for line in named] == ["Who is late", "p", r"What \<each\> does"]
     assert all("`lostflops open RUN`" in line for line in named)
+
+
+@pytest.mark.parametrize("name", ["markdown", "terminal"])
+def test_commands_name_the_run(name: str) -> None:
+    stream = io.StringIO()
+    strips = Strips("s", "What each does", 0, 1, 1, ("k",), (("a", b"\x01"),))
+    renderer(name).write(Result("r", "R", "v", (strips,), run="'my run'"), stream)
+    assert "lostflops open 'my run'" in stream.getvalue()
 
 
 def test_text_is_not_markup() -> None:

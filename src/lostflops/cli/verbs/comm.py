@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from lostflops.cli.output import JsonOption, RunArgument, command, show
+from lostflops.cli.output import JsonOption, RunArgument, command, name_run, show
 from lostflops.cli.scope import RankOption, StepOption, WindowOption, rank_bar
 
 EXAMPLE = "lostflops comm run --step 10"
@@ -56,7 +56,10 @@ def comm(
             topology=topology,
             progress=progress,
         )
-    show(replace(result, next_command=command("comm" if overlapping or layers else "ranks", run)), as_json)
+    show(
+        replace(result, next_command=command("comm" if overlapping or layers else "ranks", run), run=name_run(run)),
+        as_json,
+    )
 
 
 def overlap(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lostflops.cli.assumptions import CalibrationOption, PriceOption, TopologyOption
-from lostflops.cli.output import JsonOption, MarkdownOption, RunArgument, command, show
+from lostflops.cli.output import JsonOption, MarkdownOption, RunArgument, command, name_run, show
 from lostflops.cli.scope import rank_bar
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def diagnose(
         if value
         for word in (option, value)
     ]
-    show(_with_next(result, run, same), as_json, as_markdown=as_markdown)
+    show(_with_next(replace(result, run=name_run(run)), run, same), as_json, as_markdown=as_markdown)
 
 
 def _with_next(result: "Result", run: Path, same: list[str | Path]) -> "Result":

@@ -7,7 +7,7 @@ import typer
 
 from lostflops.cli.assumptions import CalibrationOption, PriceOption, TopologyOption
 from lostflops.cli.completion import complete_finding
-from lostflops.cli.output import JsonOption, MarkdownOption, RunArgument, command, show
+from lostflops.cli.output import JsonOption, MarkdownOption, RunArgument, command, name_run, show
 from lostflops.cli.scope import rank_bar
 
 EXAMPLE = "lostflops explain run 1"
@@ -44,4 +44,4 @@ def explain(
         )
     kept = result.to_json()["findings"][0]["prediction"]["id"]
     following = command("score", kept, "--with", "NEW_RUN") if kept else command("diff", run, "NEW_RUN")
-    show(replace(result, next_command=following), as_json, as_markdown=as_markdown)
+    show(replace(result, next_command=following, run=name_run(run)), as_json, as_markdown=as_markdown)

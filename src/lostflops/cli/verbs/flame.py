@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from lostflops.cli.output import JsonOption, RunArgument, command, show
+from lostflops.cli.output import JsonOption, RunArgument, command, name_run, show
 from lostflops.cli.plots import check_plot
 from lostflops.cli.scope import RankOption, StepOption, WindowOption, rank_bar
 
@@ -71,7 +71,7 @@ def flame(
         _write_folded(result, sys.stdout)
         return
     following = command("report", run) if out or not result.blocks else command("flame", run, "-o", "lost.svg")
-    show(replace(result, next_command=following), as_json)
+    show(replace(result, next_command=following, run=name_run(run)), as_json)
 
 
 def _write_folded(result: "Result", stream: TextIO) -> None:

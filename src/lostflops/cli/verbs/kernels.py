@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from lostflops.cli.output import JsonOption, RunArgument, command, show
+from lostflops.cli.output import JsonOption, RunArgument, command, name_run, show
 from lostflops.cli.scope import RankOption, StepOption, WindowOption, rank_bar
 
 EXAMPLE = "lostflops kernels run --rank 0 --limit 50"
@@ -34,4 +34,4 @@ def kernels(
         result = opened.kernels(
             window=window, rank=rank or (), step=step or (), limit=limit, full_names=full_names, progress=progress
         )
-    show(replace(result, next_command=command("comm", run)), as_json)
+    show(replace(result, next_command=command("comm", run), run=name_run(run)), as_json)

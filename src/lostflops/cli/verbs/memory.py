@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from lostflops.cli.output import JsonOption, MarkdownOption, RunArgument, command, show
+from lostflops.cli.output import JsonOption, MarkdownOption, RunArgument, command, name_run, show
 from lostflops.cli.scope import RankOption, rank_bar
 
 EXAMPLE = "lostflops memory run --rank 0 --by module"
@@ -52,7 +52,7 @@ def memory(
         result = opened.memory(rank=rank or (), device=device, by=by.value, frontier=frontier, progress=progress)
     found = result.to_json()
     following = _suggest_whatif(found, run) if frontier else _next(found, run, by)
-    show(replace(result, next_command=following), as_json, as_markdown=as_markdown)
+    show(replace(result, next_command=following, run=name_run(run)), as_json, as_markdown=as_markdown)
 
 
 def _suggest_whatif(found: dict[str, Any], run: Path) -> str:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from lostflops.cli.output import JsonOption, RunArgument, command, show
+from lostflops.cli.output import JsonOption, RunArgument, command, name_run, show
 from lostflops.cli.scope import rank_bar
 
 EXAMPLE = "lostflops path run --step 3"
@@ -29,4 +29,4 @@ def path(
 
     with open_run(run) as opened, rank_bar() as progress:
         result = opened.path(step=step, top=top, progress=progress)
-    show(replace(result, next_command=command("whatif", run, "--all")), as_json)
+    show(replace(result, next_command=command("whatif", run, "--all"), run=name_run(run)), as_json)

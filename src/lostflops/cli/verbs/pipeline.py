@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from lostflops.cli.output import JsonOption, RunArgument, command, show
+from lostflops.cli.output import JsonOption, RunArgument, command, name_run, show
 from lostflops.cli.scope import MeshOption
 
 EXAMPLE = "lostflops pipeline run --mesh tp=2,dp=2,pp=4"
@@ -18,4 +18,4 @@ def pipeline(run: RunArgument, *, mesh: MeshOption = None, as_json: JsonOption =
 
     with open_run(run) as opened:
         result = opened.pipeline(mesh=mesh)
-    show(replace(result, next_command=command("ranks", run)), as_json)
+    show(replace(result, next_command=command("ranks", run), run=name_run(run)), as_json)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lostflops.cli.output import JsonOption, RunArgument, command, show
+from lostflops.cli.output import JsonOption, RunArgument, command, name_run, show
 from lostflops.cli.scope import MeshOption, StepOption, WindowOption, rank_bar
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def ranks(
             window=window, step=step or (), mesh=mesh, limit=limit, by_step=by_step, progress=progress
         )
     following = command("ranks", run) if by_step else _next(result, run)
-    show(replace(result, next_command=following), as_json)
+    show(replace(result, next_command=following, run=name_run(run)), as_json)
 
 
 def _next(result: "Result", run: Path) -> str:

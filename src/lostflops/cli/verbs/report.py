@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from lostflops.cli.output import JsonOption, MarkdownOption, RunArgument, command, show
+from lostflops.cli.output import JsonOption, MarkdownOption, RunArgument, command, name_run, show
 from lostflops.cli.scope import (
     ModelFlopsOption,
     PeakOption,
@@ -96,7 +96,7 @@ def report(
     more = command("report", run, "--full") if result.folded and not full else ""
     result = replace(result, folded=() if full else result.folded, other_command=more)
     following = command(*_next(result.to_json(), run))
-    show(replace(result, next_command=following), as_json, as_markdown=as_markdown)
+    show(replace(result, next_command=following, run=name_run(run)), as_json, as_markdown=as_markdown)
 
 
 def _next(found: dict[str, Any], run: Path) -> tuple[str | Path, ...]:

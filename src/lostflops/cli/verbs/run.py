@@ -18,7 +18,7 @@ import typer
 
 from lostflops.cli.ingesting import ingest_capture
 from lostflops.cli.late import LatePlaces, add_command, conclude
-from lostflops.cli.output import JsonOption, command, free, show, tell
+from lostflops.cli.output import JsonOption, command, free, name_run, show, tell
 from lostflops.collect.capture import FOLDER, SUFFIX, WINDOWS
 from lostflops.store.places import folder_for
 
@@ -267,7 +267,8 @@ def _report(folder: Path, as_json: bool) -> None:
         return
     short = card(answer)
     following = command("diagnose" if short.blocks else "report", folder)
-    show(replace(short, next_command=following, other_command=command("open", folder)), False, sys.stderr)
+    short = replace(short, next_command=following, other_command=command("open", folder), run=name_run(folder))
+    show(short, False, sys.stderr)
 
 
 def _with_spool(wanted: "Settings", capture: Path, spool: Path | None) -> "tuple[Settings, Gatherer | None]":

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from lostflops.cli.output import JsonOption, RunArgument, command, show
+from lostflops.cli.output import JsonOption, RunArgument, command, name_run, show
 from lostflops.cli.scope import RankOption, StepOption, rank_bar
 
 EXAMPLE = "lostflops steps run --rank 0"
@@ -22,4 +22,4 @@ def steps(run: RunArgument, rank: RankOption = None, step: StepOption = None, as
     listed = result.to_json()["steps"]
     longest = max(listed, key=lambda row: row["wall_ns"])["step"] if listed else None
     following = command("report", run, *(("--step", str(longest)) if longest is not None else ()))
-    show(replace(result, next_command=following), as_json)
+    show(replace(result, next_command=following, run=name_run(run)), as_json)

@@ -38,7 +38,7 @@ _SPECIAL = str.maketrans({mark: f"\\{mark}" for mark in "\\`*_[]<>|#~&$"})
 def write(result: Result, stream: TextIO) -> None:
     stream.write(f"## {_text(result.title)}\n\n{_text(result.verdict)}\n")
     for block in result.first_blocks:
-        stream.writelines(line + "\n" for line in _block(block))
+        stream.writelines(line + "\n" for line in _block(block, result.run))
     if result.notes:
         stream.write("\n" + "\n".join(f"- Note: {_text(note)}" for note in result.notes) + "\n")
     if result.next_command:
@@ -65,7 +65,7 @@ def _code(words: str) -> str:
     return f"`` {clean} ``" if "`" in clean else f"`{clean}`"
 
 
-def _block(block: Block) -> Iterator[str]:
+def _block(block: Block, run: str) -> Iterator[str]:
     """Yield the lines of a block; charts are only named, because a page draws them."""
     match block:
         case Table():
@@ -98,11 +98,11 @@ def _block(block: Block) -> Iterator[str]:
             for number, finding in enumerate(shown, 1):
                 yield from _finding(number, finding, is_brief=block.is_brief)
             if len(block.items) > len(shown):
-                yield from ("", f"{len(block.items) - len(shown):,} more: {_code('lostflops diagnose RUN')}")
+                yield from ("", f"{len(block.items) - len(shown):,} more: {_code(f'lostflops diagnose {run}')}")
         case _:
             yield from (
                 "",
-                f"*{_text(block.title or block.name)}* is a chart. To see it: {_code('lostflops open RUN')}",
+                f"*{_text(block.title or block.name)}* is a chart. To see it: {_code(f'lostflops open {run}')}",
             )
 
 

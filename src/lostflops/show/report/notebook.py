@@ -53,7 +53,7 @@ def html(part: Any) -> str:
 def _result(result: Result) -> list[str]:
     parts = [f"<h3>{_text(result.title)}</h3>", f"<p>{_text(result.verdict)}</p>"]
     for block in result.first_blocks:
-        parts += _block(block)
+        parts += _block(block, result.run)
     parts += [f"<p><em>Note:</em> {_text(note)}</p>" for note in result.notes]
     if result.next_command:
         commands = filter(None, (result.next_command, result.other_command))
@@ -70,7 +70,7 @@ def _text(words: str) -> str:
     return escape(printable(words))
 
 
-def _block(block: Block) -> Iterator[str]:
+def _block(block: Block, run: str = "RUN") -> Iterator[str]:
     if block.title:
         yield f"<h4>{_text(block.title)}</h4>"
     match block:
@@ -92,7 +92,7 @@ def _block(block: Block) -> Iterator[str]:
         case Lines() | Portions() | Waterfall():
             yield from _parts(block)
         case Strips() | Spans() | Knobs() | Stacks() | Timeline():
-            yield "<p>To see this chart: <code>lostflops open RUN</code></p>"
+            yield f"<p>To see this chart: <code>lostflops open {_text(run)}</code></p>"
         case _:
             yield from _pairs(block.items)
 

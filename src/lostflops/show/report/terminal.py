@@ -72,7 +72,7 @@ def write(result: Result, stream: TextIO) -> None:
     console.print(Text(_clean(result.title), style="bold"))
     console.print(Text(_clean(result.verdict)))
     for block in result.first_blocks:
-        _write_block(block, console)
+        _write_block(block, console, result.run)
     if result.notes:
         console.print()
     for note in result.notes:
@@ -116,7 +116,7 @@ def _as_table(block: Table | Stacks) -> Table:
     return Table(block.name, "", fields, rows, len(block.items) - len(rows))
 
 
-def _write_block(block: Block, console: Console) -> None:
+def _write_block(block: Block, console: Console, run: str) -> None:
     if isinstance(block, Findings) and not block.items:
         return  # the verdict says that nothing was found
     console.print()
@@ -128,14 +128,14 @@ def _write_block(block: Block, console: Console) -> None:
         case Pairs():
             _write_pairs(block, console)
         case Section():
-            _write_block(Pairs(block.name, "", block.items), console)
+            _write_block(Pairs(block.name, "", block.items), console, run)
             _write_table(block.table, console)
         case Lines():
             console.print(_ledger(block))
         case Findings():
-            _write_findings(block, console)
+            _write_findings(block, console, run)
         case Strips() | Spans() | Knobs():
-            console.print(Text("A page draws this: lostflops open RUN", style="dim"))
+            console.print(Text(f"A page draws this: lostflops open {run}", style="dim"))
         case _:
             _draw(block, console)
 
@@ -284,12 +284,12 @@ def _ledger(block: Lines) -> Grid:
     return grid
 
 
-def _write_findings(block: Findings, console: Console) -> None:
+def _write_findings(block: Findings, console: Console, run: str) -> None:
     for number, finding in enumerate(block.items[: block.most_shown], 1):
         console.print(Text(f"{number}. {format_heading(finding)}", style="bold"))
         console.print(_pairs(_brief(finding) if block.is_brief else _in_full(finding)))
     if block.most_shown is not None and len(block.items) > block.most_shown:
-        console.print(Text(f"{len(block.items) - block.most_shown:,} more: lostflops diagnose RUN"))
+        console.print(Text(f"{len(block.items) - block.most_shown:,} more: lostflops diagnose {run}"))
 
 
 def _brief(finding: Finding) -> list[list[str]]:
