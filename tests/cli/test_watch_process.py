@@ -20,12 +20,13 @@ from urllib.error import HTTPError
 
 import pytest
 
-from lostflops.cli.self_watch import JobActions, Lookout, WatchProcess, check_webhook, send
+from lostflops.cli.self_watch import JobActions, Lookout, WatchProcess, _first_finding, check_webhook, send
 from lostflops.collect.capture import ANOMALIES, FOLDER, rank_file, request_file, trace_file
 from lostflops.core.errors import UsageError
 from lostflops.live.board import Board
 from lostflops.live.follow import Follower
 from lostflops.live.self_watch import SelfWatch
+from lostflops.testing import Straggler, SyntheticCluster
 from made_jobs import MS, MadeJob
 
 PATIENCE = 60
@@ -256,6 +257,13 @@ def test_a_window_that_only_some_ranks_wrote_says_so(tmp_path: Path, monkeypatch
         "Window 1 (2 of 3 ranks): Rank 1 is late.",
         "Window 1: Rank 1 is late.",
     ]
+
+
+def test_a_window_is_explained_by_its_first_finding(tmp_path: Path) -> None:
+    late = SyntheticCluster(ranks=4, stragglers=(Straggler(2, "slow_kernels", factor=1.5),))
+    said = _first_finding(late.generate().traces.write(tmp_path / "late"), tmp_path / "late-run")
+    assert said.startswith("Rank 2 is late (slow device)")
+    assert "Fixing it saves " in said
 
 
 @pytest.mark.parametrize("is_alive", [True, False])

@@ -245,10 +245,12 @@ class JobActions:
 def _first_finding(sources: Sequence[Path], out: Path) -> str:
     from lostflops.api import ingest
     from lostflops.api import open as open_run
+    from lostflops.explain.advise.diagnosis import says
 
     ingest([str(source) for source in sources], out, workers=1)
     with open_run(out) as run:
-        return run.diagnose(top=1).verdict
+        found = run.diagnose(top=1)
+    return says(found.findings[0]) if found.findings else found.verdict
 
 
 def send(webhook: str, text: str) -> None:
