@@ -37,6 +37,18 @@ def test_a_change_is_a_notice_and_a_metric(tmp_path: Path) -> None:
     assert ((("kind", "stall"),), 0) in samples["lostflops_anomalies_total"]
 
 
+def test_the_rank_that_waits_for_data_is_named(tmp_path: Path) -> None:
+    made = MadeJob(tmp_path, world_size=3, step_ms=200)
+    made.start()
+    for rank in range(3):
+        for number in range(800):
+            step, longer = made.step(rank, number), 100 * MS * (number >= 400)
+            made.append(rank, [{**step, "stop": step["stop"] + longer, "data": MS + longer * (rank == 1)}])
+    (notice,) = notices(Board(), tmp_path)
+    assert notice.ranks == (1,)
+    assert notice.text.endswith("300 ms instead of 200 ms; most of this is rank 1 waiting for data.")
+
+
 def test_an_attempt_is_compared_with_itself_alone(tmp_path: Path) -> None:
     """A restart on slower machines has its own usual time."""
     made = MadeJob(tmp_path, world_size=1, step_ms=200)

@@ -56,6 +56,8 @@ class StepLine:
     """Sum over ranks; None unless every rank reported its part."""
     longest_wait: int | None
     """Time that the rank which waited longest for data waited, in ns; None if `data_share` is."""
+    starved: tuple[int, int] | None
+    """That rank, and how much longer it waited than any other, in ns; None with one rank, too."""
     peak_memory: int | None
     ranks: int
     missing: tuple[int, ...]
@@ -216,6 +218,7 @@ class Board:
                 step=line.step,
                 time=line.time,
                 data=line.longest_wait,
+                starved=line.starved,
                 memory=line.peak_memory,
                 work=line.tokens or line.samples,
                 late=(late.rank, late.lateness) if late else None,
@@ -242,6 +245,7 @@ class Board:
             samples=_sum([step.samples for step in steps.values()]) if is_all else None,
             tokens=_sum([step.tokens for step in steps.values()]) if is_all else None,
             longest_wait=_longest_wait(list(steps.values())),
+            starved=_starved(steps),
             peak_memory=max(memory, default=None),
             ranks=len(steps),
             missing=() if is_all else tuple(rank for rank in range(attempt.world_size) if rank not in steps),
@@ -304,6 +308,14 @@ def _data_share(steps: list[LiveStep]) -> float | None:
 def _longest_wait(steps: list[LiveStep]) -> int | None:
     waits = [step.data for step in steps if step.data is not None]
     return max(waits) if len(waits) == len(steps) else None
+
+
+def _starved(steps: dict[int, LiveStep]) -> tuple[int, int] | None:
+    waits = sorted((step.data, rank) for rank, step in steps.items() if step.data is not None)
+    if len(waits) < len(steps) or len(waits) < 2:
+        return None
+    longest, rank = waits[-1]
+    return rank, longest - waits[-2][0]
 
 
 def _sum(values: list[int | None]) -> int | None:

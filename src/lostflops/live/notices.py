@@ -90,7 +90,7 @@ def describe_change(change: JobChange) -> str:
     times = f"{format_ns(round(change.after))} instead of {format_ns(round(change.before))}"
     cause = {
         "late_rank": f"; rank {change.rank} is the last to enqueue collectives",
-        "data": "; most of this is waiting for data",
+        "data": f"; most of this is {'' if change.rank is None else f'rank {change.rank} '}waiting for data",
     }.get(change.kind, "")
     return f"{since}, steps take {rise} longer: {times}{cause}."
 

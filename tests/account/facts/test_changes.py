@@ -79,6 +79,29 @@ def test_a_loader_that_starves_is_named() -> None:
     assert change.kind == "data"
 
 
+def test_the_rank_that_alone_waits_for_data_is_named() -> None:
+    """A loader with two workers starves every second step."""
+    times = noisy(200) + [1 + 0.8 * (number % 2) for number in range(200)]
+
+    def alone(number: int) -> tuple[int, int]:
+        return 2, round(SECOND * (0.01 + 0.8 * (number >= 200) * (number % 2)))
+
+    (change,) = find(times, data=lambda number: alone(number | 1)[1], starved=alone)
+    assert (change.kind, change.rank) == ("data", 2)
+
+
+def test_no_rank_is_named_if_several_wait_for_data_or_it_waited_as_long_before() -> None:
+    times = noisy(200) + noisy(200, 1.5)
+
+    def waits(number: int) -> int:
+        return round(SECOND * (0.01 + 0.5 * (number >= 200)))
+
+    (change,) = find(times, data=waits, starved=lambda number: (number % 4, SECOND // 50))
+    assert (change.kind, change.rank) == ("data", None)
+    (change,) = find(times, data=waits, starved=lambda _: (1, SECOND // 2))
+    assert (change.kind, change.rank) == ("data", None)
+
+
 def test_a_wait_for_data_that_explains_little_of_the_rise_is_not_the_cause() -> None:
     (change,) = find(noisy(200) + noisy(200, 1.5), data=lambda number: round(SECOND * (0.01 + 0.1 * (number >= 200))))
     assert change.kind == "slower"

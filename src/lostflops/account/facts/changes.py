@@ -9,8 +9,8 @@ token must have risen too.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Sequence
+from collections import Counter, deque
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from math import sqrt
@@ -51,6 +51,8 @@ class ComparedStep:
     time: int
     data: int | None = None
     """Time spent waiting for data on the rank that waits longest."""
+    starved: tuple[int, int] | None = None
+    """The rank that waits longest for data, and how much longer than any other; None with one rank, or if unknown."""
     memory: int | None = None
     """Highest peak of any rank."""
     work: int | None = None
@@ -183,11 +185,17 @@ class ChangeFinder:
         waits = _median_of([block.data for block in self._slow])
         usual_wait = _median_of([block.data for block in self._usual])
         if waits is not None and usual_wait is not None and waits - usual_wait >= _MOST_OF_IT * rise:
-            return "data", None
+            return "data", self._starved_rank(rise)
         late = self._slow[-1].steps[-1].late
         if late is not None and late[1] - self._usual_lateness(late[0]) >= _MOST_OF_IT * rise:
             return "late_rank", late[0]
         return "slower", None
+
+    def _starved_rank(self, rise: float) -> int | None:
+        """Return the rank whose own wait for data explains the rise; None if several wait."""
+        now, before = _waits_alone(self._slow), _waits_alone(self._usual)
+        rank = max(now, key=now.__getitem__, default=None)
+        return rank if rank is not None and now[rank] - before.get(rank, 0) >= _MOST_OF_IT * rise else None
 
     def _usual_lateness(self, rank: int) -> float:
         """Return how late the rank was before; 0 if it was not the last."""
@@ -227,6 +235,16 @@ class ChangeFinder:
         self._memory.clear()
         self._first_memory = values[-1]
         return change
+
+
+def _waits_alone(blocks: Iterable[_StepBlock]) -> dict[int, float]:
+    """Return how much longer than any other each rank waits for data, in ns per step."""
+    steps = [step for block in blocks for step in block.steps]
+    alone: Counter[int] = Counter()
+    for step in steps:
+        if step.starved is not None:
+            alone[step.starved[0]] += step.starved[1]
+    return {rank: ns / len(steps) for rank, ns in alone.items()}
 
 
 def _median_of(values: Sequence[float | None]) -> float | None:
