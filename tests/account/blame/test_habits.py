@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,18 @@ UNSTEADY, STEADY = window(400, -150, 20), window(200, 210, 190)
 def test_a_habit_needs_no_steady_window() -> None:
     assert late(UNSTEADY, {}) == []
     assert late(UNSTEADY, {0: NEVER, 1: ALWAYS}) == [(1, "compute", 0.95)]
+
+
+def test_a_rank_that_waits_for_data_now_and_then_is_late_if_it_also_waits_next_to_the_window() -> None:
+    """Two workers of a loader starve it every second step; in the job as a whole it is hardly ever last."""
+    starved = [{**BASE, "idle.data": 400 * (at % 2), "comm.wait": 0} for at in range(8)]
+    profiles = [profile(0, [BASE] * 8, {1: 1600}), profile(1, starved)]
+    last = habit(np.arange(300) > 250, 0.0)
+    assert late(profiles, {0: NEVER, 1: last}) == []
+    assert late(profiles, {0: NEVER, 1: replace(last, data_excess=0.2)}) == [(1, "idle.data", 0.95)]
+    computes = [{**BASE, "compute": 700 + 400 * (at % 2), "comm.wait": 0} for at in range(8)]
+    profiles = [profile(0, [BASE] * 8, {1: 1600}), profile(1, computes)]
+    assert late(profiles, {0: NEVER, 1: replace(last, data_excess=0.2)}) == [], "it was late for another reason"
 
 
 def test_a_window_that_the_whole_job_contradicts_accuses_nobody() -> None:

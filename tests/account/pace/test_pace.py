@@ -1,5 +1,6 @@
 """How fast a job went and who comes last, by what was recorded all along: hand-made jobs with known truth."""
 
+import random
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from lostflops.account.pace.answers import (
     slowest,
     went,
 )
-from lostflops.account.pace.lateness import find_habits, lateness, leads
+from lostflops.account.pace.lateness import _waits_for_data, find_habits, lateness, leads
 from lostflops.account.pace.timings import choose_pace, paces
 from lostflops.ingest import ingest
 from lostflops.store.run import Run
@@ -378,3 +379,48 @@ def test_steps_count_after_the_collector_stopped_to_time_phases(tmp_path):
         assert pace.settled == 9
         assert [pace.share(phase) for phase in ("data", "forward", "backward")] == [0.1, 0.2, 0.4]
         assert pace.timed == 5
+
+
+def waits_next_to(traced, waits, steps=240, ranks=4):
+    """Ranks that wait for data so long, in ms, in steps of 400 ms; some steps are in the window."""
+    timings = [
+        {
+            "rank": rank, "attempt": 0, "step": number, "start": 400 * MS * number, "stop": 400 * MS * (number + 1),
+            "data": round(waits(rank, number) * MS), "forward": MS, "compiled": False, "profiled": number in traced,
+        }
+        for number in range(steps) for rank in range(ranks)
+    ]  # fmt: skip
+    shown = [{"rank": rank, "step": number} for number in traced for rank in range(ranks)]
+    run = MemoryRun(timings=timings, steps=shown)
+    return _waits_for_data(run, choose_pace(paces(run)))
+
+
+def starves(rank, number, start, stop=10**9):
+    """Rank 1 waits 300 ms in every second step, as with two loader workers; all wait a few ms."""
+    return 5 + number % 3 + 300 * (rank == 1 and start <= number < stop and number % 2)
+
+
+def test_a_rank_that_waits_for_data_next_to_the_window():
+    traced = range(200, 208)
+    found = waits_next_to(traced, lambda rank, number: starves(rank, number, 150))
+    assert found == {1: pytest.approx(150 * MS)}
+    assert waits_next_to(traced, lambda rank, number: starves(rank, number, 0, 150)) == {}, "it is over"
+    assert waits_next_to(traced, lambda rank, number: starves(rank, number, 0, 190)) == {}, "it ended before the window"
+    assert waits_next_to(traced, lambda rank, number: starves(1, number, 0)) == {}, "all ranks wait"
+    assert waits_next_to(traced, lambda rank, number: 5 + 2 * (rank == 1)) == {}, "too little"
+    assert waits_next_to(range(4, 12), lambda rank, number: starves(rank, number, 0), steps=20) == {}, "few steps"
+
+
+def test_waits_for_data_that_come_and_go_blame_nobody():
+    for seed in range(100):
+        chance = random.Random(seed)
+        waits = {(rank, number): chance.expovariate(1 / 20) for rank in range(4) for number in range(240)}
+        assert waits_next_to(range(200, 208), lambda rank, number, waits=waits: waits[rank, number]) == {}, seed
+
+
+def test_two_windows_each_have_their_neighbours():
+    traced = [*range(20, 28), *range(200, 208)]
+    assert waits_next_to(traced, lambda rank, number: starves(rank, number, 0)) == {
+        1: pytest.approx(150 * MS, rel=0.05)
+    }
+    assert waits_next_to(traced, lambda rank, number: starves(rank, number, 40, 180)) == {}

@@ -155,6 +155,8 @@ def _denies(comparison: Comparison, one: SlowRank, habit: Habit) -> bool:
 def _confidence(comparison: Comparison, one: SlowRank, habit: Habit | None) -> float:
     """Return how often a rank with this evidence is late; 0 where it may be chance. A rank that does more work need not
     come last to every collective: where small ones follow each other, any rank may."""
+    if habit is not None and habit.data_excess and one.cause == "late_data":
+        return 0.95
     if habit is not None and habit.is_certain:
         return 0.3 if _denies(comparison, one, habit) else 0.95
     if habit is not None and not habit.is_late and one.cause != "more_work":

@@ -97,6 +97,40 @@ _LEADS: Final = f"""{_PLACED},
         from placed group by group_id, seq
     )
     select step, greatest(max(ns), 0) as ns from met where ns is not null group by step order by step"""
+_NEAREST: Final = 64
+"""Timed steps next to the window that show whether a rank waits for data."""
+_FEWEST_NEAREST: Final = 16
+_LEAST_WAIT: Final = 0.06
+"""Share of a step by which a rank must wait longer for data than its peers."""
+_WAIT_ERRORS: Final = 5.0
+"""Standard errors by which it must; steps that follow each other are not independent."""
+_OF_EACH_HALF: Final = 0.5
+"""Share of its mean that the wait must reach in the earlier and in the later half of these steps."""
+_WAITS: Final = f"""
+    with {PACED},
+    placed as (
+        select step, settled,
+               step - max(if(step in (select step from steps), step, null)) over before as since,
+               min(if(step in (select step from steps), step, null)) over after - step as until
+        from paced
+        window before as (order by step rows between unbounded preceding and current row),
+               after as (order by step rows between current row and unbounded following)
+    ),
+    near as (
+        select step from placed where settled and coalesce(since, until) is not null
+        order by least(since, until), step limit {_NEAREST}
+    ),
+    waited as (
+        select rank, step, data, sum(data) over same as of_all, count(data) over same as seen
+        from own join near using (step) window same as (partition by step)
+    ),
+    alone as (
+        select rank, step, data - (of_all - data) / (seen - 1) as ns from waited where data is not null and seen > 1
+    )
+    select rank, avg(ns), stddev_samp(ns) / sqrt(count(*)),
+           avg(ns) filter (step <= (select median(step) from near)),
+           avg(ns) filter (step > (select median(step) from near))
+    from alone group by rank having count(*) >= {_FEWEST_NEAREST}"""
 _ON_COMMON_CLOCK: Final = "created + correction + (drift * 1e-6 * (created + correction - instant))::bigint"
 
 
@@ -214,10 +248,24 @@ def find_habits(run: Run) -> dict[int, Habit]:
     found = lateness(run, pace)
     if found.why_not or found.accelerated:
         return {}
-    return {one.rank: _habit(one, found, pace.p50) for one in found.ranks if one.steps >= FEWEST}
+    waits = _waits_for_data(run, pace)
+    return {
+        one.rank: _habit(one, found, pace.p50, waits.get(one.rank, 0.0)) for one in found.ranks if one.steps >= FEWEST
+    }
 
 
-def _habit(one: Late, found: JobLateness, step: float) -> Habit:
+def _habit(one: Late, found: JobLateness, step: float, waits: float) -> Habit:
     """Return the habit of a rank; lateness below the resolution is not lateness."""
     late = one.lateness / step if one.lateness >= found.resolution else 0.0
-    return Habit(one.steps, one.steps_last, one.halves, late, one.p_value)
+    return Habit(one.steps, one.steps_last, one.halves, late, one.p_value, waits / step)
+
+
+def _waits_for_data(run: Run, pace: JobPace) -> dict[int, float]:
+    """Return how much longer than its peers each rank waits for data next to the window, in ns per step, if that is
+    steady."""
+    least = _LEAST_WAIT * (pace.p50 or 0)
+    return {
+        rank: mean
+        for rank, mean, error, early, later in run.rows(_WAITS.format(within=within((), pace.attempt)))
+        if mean >= max(least, _WAIT_ERRORS * error) and min(early or 0, later or 0) >= _OF_EACH_HALF * mean
+    }

@@ -273,10 +273,14 @@ def _evidence(case: Case, late: Sequence[LateRank], sources: Sequence[str], hot:
 def _habitually(habit: Habit | None) -> str:
     if habit is None:
         return ""
-    return (
+    usual = (
         f" Over the whole job it enqueues collectives last in {habit.last:,} of {pluralise(habit.steps, 'timed step')} "
         f"(p = {habit.p_value:.2g}), {format_share(habit.lateness)} of a step after the first rank (median)."
     )
+    if not habit.data_excess:
+        return usual
+    longer = f"{format_share(habit.data_excess)} of a step longer"
+    return f"{usual} In the timed steps before and after, it waits {longer} for data than its peers."
 
 
 def _alone_there(case: Case, ranks: Sequence[int]) -> str:

@@ -45,7 +45,9 @@ class Pressure:
         others = [at for at, one in enumerate(self.ranks) if one != rank]
         if not others:
             return np.zeros(len(self.step))
-        usual = np.nanmedian(self.queued[:, others] / np.maximum(self.cpu[:, others], 1e-9), axis=1)
+        shares = self.queued[:, others] / np.maximum(self.cpu[:, others], 1e-9)
+        usual, known = np.full(len(self.step), np.nan), np.isfinite(shares).any(axis=1)
+        usual[known] = np.nanmedian(shares[known], axis=1)
         return np.asarray(self.of(rank) - usual * self.cpu[:, self.ranks.index(rank)])
 
     def works_more(self, rank: int) -> bool:
