@@ -24,7 +24,7 @@ from lostflops.explain.advise.rules import (
     evaluation,
 )
 from lostflops.explain.advise.signs.machine import HostMachine
-from lostflops.explain.advise.signs.pressure import find_cpu_starved_ranks, pressure
+from lostflops.explain.advise.signs.pressure import Pressure, find_cpu_starved_ranks, pressure
 from made_captures import MS
 
 NEW = (
@@ -294,3 +294,10 @@ def test_a_run_of_an_older_collector(tmp_path: Path, rule: Rule) -> None:
 def test_splitting_an_evaluation_saves_what_other_ranks_take_over(world: int, evaluating: int, expected: str) -> None:
     case: Any = SimpleNamespace(run=SimpleNamespace(rows=lambda _: [(world,)]))
     assert evaluation._split_share(case, evaluating) == expected
+
+
+def test_steps_in_which_no_peer_was_measured_are_left_open() -> None:
+    nan = np.nan
+    waits = np.array([[0.1, nan, nan], [0.1, 0.2, nan], [0.3, 0.1, 0.1]])
+    found = Pressure((0, 1, 2), (7, 8, 9), waits, np.where(np.isnan(waits), nan, 0.5))
+    assert found.beyond(0).tolist() == [pytest.approx(nan, nan_ok=True), pytest.approx(-0.1), pytest.approx(0.2)]
