@@ -36,8 +36,8 @@ class Habit:
     """Median lateness after the first rank, as a part of the step."""
     p_value: float
     data_excess: float = 0.0
-    """How much longer than its peers it waits for data in the timed steps next to the window, as a part of the step; 0
-    if that may be chance."""
+    """How much longer than its peers it waits for data in the timed steps next to the newest window, as a part of the
+    step; 0 if that may be chance."""
 
     @property
     def is_late(self) -> bool:

@@ -98,7 +98,7 @@ _LEADS: Final = f"""{_PLACED},
     )
     select step, greatest(max(ns), 0) as ns from met where ns is not null group by step order by step"""
 _NEAREST: Final = 64
-"""Timed steps next to the window that show whether a rank waits for data."""
+"""Timed steps next to the newest window that show whether a rank waits for data."""
 _FEWEST_NEAREST: Final = 16
 _LEAST_WAIT: Final = 0.06
 """Share of a step by which a rank must wait longer for data than its peers."""
@@ -108,17 +108,8 @@ _OF_EACH_HALF: Final = 0.5
 """Share of its mean that the wait must reach in the earlier and in the later half of these steps."""
 _WAITS: Final = f"""
     with {PACED},
-    placed as (
-        select step, settled,
-               step - max(if(step in (select step from steps), step, null)) over before as since,
-               min(if(step in (select step from steps), step, null)) over after - step as until
-        from paced
-        window before as (order by step rows between unbounded preceding and current row),
-               after as (order by step rows between current row and unbounded following)
-    ),
     near as (
-        select step from placed where settled and coalesce(since, until) is not null
-        order by least(since, until), step limit {_NEAREST}
+        select step from paced where settled order by abs(step - (select max(step) from steps)), step limit {_NEAREST}
     ),
     waited as (
         select rank, step, data, sum(data) over same as of_all, count(data) over same as seen
@@ -261,8 +252,8 @@ def _habit(one: Late, found: JobLateness, step: float, waits: float) -> Habit:
 
 
 def _waits_for_data(run: Run, pace: JobPace) -> dict[int, float]:
-    """Return how much longer than its peers each rank waits for data next to the window, in ns per step, if that is
-    steady."""
+    """Return how much longer than its peers each rank waits for data next to the newest window, in ns per step, if
+    that is steady. Older windows may be from before the trouble began."""
     least = _LEAST_WAIT * (pace.p50 or 0)
     return {
         rank: mean

@@ -280,7 +280,7 @@ def _habitually(habit: Habit | None) -> str:
     if not habit.data_excess:
         return usual
     longer = f"{format_share(habit.data_excess)} of a step longer"
-    return f"{usual} In the timed steps before and after, it waits {longer} for data than its peers."
+    return f"{usual} In the timed steps next to the newest window it waits {longer} for data than its peers."
 
 
 def _alone_there(case: Case, ranks: Sequence[int]) -> str:
