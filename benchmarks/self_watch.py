@@ -5,7 +5,8 @@
 Gloo jobs run under `lostflops run` with its defaults, several at once, and are added to one fleet. From step 200 on,
 one of four ranks computes twice as long, or its loader starves, or it waits for ever for a lock. Others have two ranks
 and stay healthy. A job is right if its log has what was planted: a window whose first finding names the rank and the
-cause, or a verdict that names the rank and the line. A healthy job is right if its log is empty.
+cause, or a verdict that names the rank and the line. A healthy job is right if its log is empty. The report at the end
+of the job must name the same cause as the window.
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ class Kind:
     flags: tuple[str, ...]
     is_right: Callable[[list[dict[str, Any]]], bool]
     """Judges the messages of a job."""
+    cause: tuple[str, ...] = ()
+    """Words of the first finding, also of the whole job's report."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +59,15 @@ class Outcome:
     messages: tuple[str, ...]
     own_share: float | None
     """Median share of the step that the collector took."""
+    is_report_right: bool | None
+    """Whether the report at the end names the same cause first; None if there is none to name."""
 
 
-def has_finding(*words: str) -> Callable[[list[dict[str, Any]]], bool]:
+SLOW: Final = (f"rank {RANK} ", "slow device")
+STARVED: Final = (f"rank {RANK} ", "data")
+
+
+def has_finding(words: tuple[str, ...]) -> Callable[[list[dict[str, Any]]], bool]:
     def judge(messages: list[dict[str, Any]]) -> bool:
         found = [one["text"].lower() for one in messages if one["kind"] == "finding"]
         return bool(found) and all(word in found[0] for word in words)
@@ -72,8 +81,8 @@ def has_hang(messages: list[dict[str, Any]]) -> bool:
 
 
 KINDS: Final = {
-    "slow": Kind(("--slow", f"{RANK}:2", "--begin", f"{BEGIN}"), has_finding(f"rank {RANK} ", "slow device")),
-    "data": Kind(("--far-disk", f"{RANK}:100", "--begin", f"{BEGIN}"), has_finding(f"rank {RANK}", "data")),
+    "slow": Kind(("--slow", f"{RANK}:2", "--begin", f"{BEGIN}"), has_finding(SLOW), SLOW),
+    "data": Kind(("--far-disk", f"{RANK}:100", "--begin", f"{BEGIN}"), has_finding(STARVED), STARVED),
     "hang": Kind(("--hang", f"{RANK}:{BEGIN}"), has_hang),
     "healthy": Kind((), lambda messages: not messages),
 }
@@ -116,6 +125,7 @@ def run_job(kind: str, number: int, folder: Path, minutes: float) -> Outcome:
         first_message=first,
         messages=tuple(one["text"] for one in messages),
         own_share=own_share(run),
+        is_report_right=is_report_right(run, KINDS[kind].cause),
     )
 
 
@@ -146,6 +156,16 @@ def own_share(run: Path) -> float | None:
             "select median(own / (stop - start)) from timings where not profiled and not compiled and step > 1"
         )
     return share
+
+
+def is_report_right(run: Path, words: tuple[str, ...]) -> bool | None:
+    if not words:
+        return None
+    if not (run / "run.json").exists():
+        return False
+    with lostflops.open(run) as opened:
+        found = opened.diagnose(top=1).findings
+    return bool(found) and all(word in found[0].what.lower() for word in words)
 
 
 def free_port() -> int:
@@ -187,6 +207,8 @@ def summarise(found: list[Outcome], fleet: Path) -> None:
         if own:
             hours = sum(one.minutes for one in own) / 60
             print(f"{kind}: {sum(one.is_right for one in own)} of {len(own)} right, {hours:.1f} h of jobs")
+            if own[0].is_report_right is not None:
+                print(f"{kind}: {sum(bool(one.is_report_right) for one in own)} of {len(own)} reports at the end agree")
     shares = [one.own_share for one in found if one.own_share is not None]
     if shares:
         print(f"share of the collector: {100 * median(shares):.2f}% (median of jobs), {100 * max(shares):.2f}% at most")

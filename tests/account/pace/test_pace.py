@@ -422,3 +422,41 @@ def test_of_several_windows_the_newest_decides():
     traced = [*range(20, 28), *range(200, 208)]
     assert waits_next_to(traced, lambda rank, number: starves(rank, number, 150)) == {1: pytest.approx(150 * MS)}
     assert waits_next_to(traced, lambda rank, number: starves(rank, number, 0, 180)) == {}
+
+
+def habits_of(since, rank=1, ends=10**9, steps=160):
+    """Steps of 400 ms; one of three ranks is 150 ms late from some step on, and others wait for it."""
+    timings, enqueues = [], []
+    now = 0
+    for number in range(steps):
+        late = 150 * MS * (since <= number < ends)
+        for one in range(3):
+            times = {"start": now, "stop": now + 400 * MS + late}
+            timings.append({"rank": one, "attempt": 0, "step": number, **times, "data": 0, "forward": MS})
+            created = now + 100 * MS + late * (one == rank) + one * 1000 + (number + one) % 3 * 10_000
+            enqueues.append(
+                {"rank": one, "attempt": 0, "group_id": "0", "seq": number, "created": created, "is_p2p": False}
+            )
+        now += 400 * MS + late
+    run = MemoryRun(
+        timings=timings,
+        enqueues=enqueues,
+        ranks=[{"rank": one, "host": "a"} for one in range(3)],
+        attempts=[{"rank": one, "attempt": 0, "start": 0, "stop": now} for one in range(3)],
+        steps=[{"rank": one, "step": 150, "start": timings[-30]["start"]} for one in range(3)],
+    )
+    return find_habits(run)
+
+
+def test_if_a_job_became_slower_the_steps_since_then_show_habits():
+    found = habits_of(110)
+    assert abs(found[1].since - 110) <= 2
+    assert found[1].is_certain, "it is the last in a third of all steps, and in all of the last ones"
+    assert not found[0].is_late
+    assert not found[2].is_late
+
+
+def test_if_a_slow_phase_is_over_all_steps_show_habits():
+    found = habits_of(60, ends=110)
+    assert found[1].since is None
+    assert not found[1].is_late

@@ -38,6 +38,8 @@ class Habit:
     data_excess: float = 0.0
     """How much longer than its peers it waits for data in the timed steps next to the newest window, as a part of the
     step; 0 if that may be chance."""
+    since: int | None = None
+    """First of the steps that this is about, if the job has been slower since then; None for all of them."""
 
     @property
     def is_late(self) -> bool:

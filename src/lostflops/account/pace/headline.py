@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from statistics import median
 from typing import TYPE_CHECKING, Final
 
-from lostflops.account.facts.changes import ChangeFinder, ComparedStep, JobChange
+from lostflops.account.pace.last_change import find_last_change
 from lostflops.account.pace.normal import UNLIKE, normal_steps
 from lostflops.account.pace.timings import PACED, choose_pace, paces, within
 from lostflops.core.units import format_ns, format_percent, pluralise
@@ -18,15 +17,6 @@ if TYPE_CHECKING:
 _PROFILED: Final = f"""
     with {PACED}
     select count(*), sum(ns) from paced where profiled and not is_first and not compiled and not skipped"""
-
-_MOST_COMPARED: Final = 50_000
-"""At most so many of the last steps are compared with each other."""
-_LAST_STEPS: Final = 16
-"""A change is over if most of so many last steps are nearer to the time before it."""
-_COMPARED: Final = f"""
-    with {PACED}
-    from (select step, slowest_ns from paced where settled and not skipped order by step desc limit {_MOST_COMPARED})
-    order by step"""
 
 
 def describe_job(run: Run, total: RunLedger) -> str:
@@ -80,17 +70,6 @@ def _describe_later_change(run: Run, pace: JobPace) -> str:
         f"Since about step {change.step}, steps take {format_percent(change.rise)} longer than before; all profiled "
         "steps are from before that, so they do not show why."
     )
-
-
-def find_last_change(run: Run, attempt: int) -> JobChange | None:
-    """Return the last change for the worse of an attempt's steps; None if there was none, or it is over."""
-    columns = run.columns(_COMPARED.format(within=within((), attempt)))
-    finder, last = ChangeFinder(), None
-    for step, ns in zip(columns["step"], columns["slowest_ns"], strict=True):
-        last = finder.take(ComparedStep(step=int(step), time=int(ns))) or last
-    if last is None or median(columns["slowest_ns"][-_LAST_STEPS:]) <= (last.before + last.after) / 2:
-        return None
-    return last
 
 
 def _describe_profiling(run: Run, pace: JobPace) -> str:

@@ -13,7 +13,7 @@ late host, and says nothing about waits.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -21,6 +21,7 @@ import numpy as np
 from lostflops.account.blame.habits import FEWEST, SMALLEST, Habit
 from lostflops.account.blame.stragglers import LastArrivals, chance
 from lostflops.account.pace.blocks import Times
+from lostflops.account.pace.last_change import find_last_change
 from lostflops.account.pace.normal import traced_attempt
 from lostflops.account.pace.timings import PACED, JobPace, choose_pace, paces, within
 
@@ -230,25 +231,29 @@ def _traced_pace(run: Run) -> JobPace | None:
 def find_habits(run: Run) -> dict[int, Habit]:
     """Return the habit of each rank in the timed steps of the attempt that the deep window is of.
 
-    Empty if these do not show it, as on accelerators, whose hosts run ahead. `blame.judgement.judge` uses habits to
-    decide which rank is late.
+    Empty if these do not show it, as on accelerators, whose hosts run ahead. If the job has been slower since some
+    step, only steps from there on count. `blame.judgement.judge` uses habits to decide which rank is late.
     """
     pace = _traced_pace(run)
     if pace is None or not pace.p50:
         return {}
-    found = lateness(run, pace)
+    change = find_last_change(run, pace.attempt)
+    since = change.step if change is not None else None
+    found = lateness(run, pace if since is None else replace(pace, first_step=since))
     if found.why_not or found.accelerated:
         return {}
     waits = _waits_for_data(run, pace)
     return {
-        one.rank: _habit(one, found, pace.p50, waits.get(one.rank, 0.0)) for one in found.ranks if one.steps >= FEWEST
+        one.rank: _habit(one, found.resolution, pace.p50, waits.get(one.rank, 0.0), since)
+        for one in found.ranks
+        if one.steps >= FEWEST
     }
 
 
-def _habit(one: Late, found: JobLateness, step: float, waits: float) -> Habit:
+def _habit(one: Late, resolution: int, step: float, waits: float, since: int | None) -> Habit:
     """Return the habit of a rank; lateness below the resolution is not lateness."""
-    late = one.lateness / step if one.lateness >= found.resolution else 0.0
-    return Habit(one.steps, one.steps_last, one.halves, late, one.p_value, waits / step)
+    late = one.lateness / step if one.lateness >= resolution else 0.0
+    return Habit(one.steps, one.steps_last, one.halves, late, one.p_value, waits / step, since)
 
 
 def _waits_for_data(run: Run, pace: JobPace) -> dict[int, float]:

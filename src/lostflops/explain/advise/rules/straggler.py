@@ -142,12 +142,14 @@ def _doubt(late: Sequence[LateRank]) -> str:
 
 def _by_timed_steps(case: Case, late: Sequence[LateRank]) -> Gain | None:
     """Return the gain according to all timed steps: how much later than its peers the rank enters collectives. None if
-    the profiled steps agree with each other, so that a replay of them is more exact, or nothing was timed."""
+    the profiled steps agree with each other, so that a replay of them is more exact, if it is late in some of the timed
+    steps only, or if nothing was timed."""
     normal = case.baseline.normal if case.baseline is not None else None
     ranks = [one.found.rank for one in late]
     if normal is None or case.baseline is None or all(_is_steady(case, rank) for rank in ranks):
         return None
-    if not all(one.found.habit is not None and one.found.habit.is_certain for one in late):
+    habits = [one.found.habit for one in late]
+    if not all(habit is not None and habit.is_certain and habit.since is None for habit in habits):
         return None
     times = leads(case.run, ranks)
     if times.size < FEWEST or not times.mean():
@@ -273,8 +275,9 @@ def _evidence(case: Case, late: Sequence[LateRank], sources: Sequence[str], hot:
 def _habitually(habit: Habit | None) -> str:
     if habit is None:
         return ""
+    where = "Over the whole job" if habit.since is None else f"Since about step {habit.since}"
     usual = (
-        f" Over the whole job it enqueues collectives last in {habit.last:,} of {pluralise(habit.steps, 'timed step')} "
+        f" {where} it enqueues collectives last in {habit.last:,} of {pluralise(habit.steps, 'timed step')} "
         f"(p = {habit.p_value:.2g}), {format_share(habit.lateness)} of a step after the first rank (median)."
     )
     if not habit.data_excess:
