@@ -30,7 +30,9 @@ import numpy as np
 from moto.server import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import make_server
 
+from lostflops.fleet import answer
 from lostflops.fleet.changes import add_runs, compact
+from lostflops.fleet.choose import JUDGED
 from lostflops.fleet.data_files import FILE_ROWS
 from lostflops.fleet.place import open_fleet
 from lostflops.fleet.summary import RunSummary
@@ -38,10 +40,7 @@ from lostflops.testing.fleet import FleetPlan, GeneratedFleet
 
 KINDS: Final = {"PUT": "writes", "POST": "deletes", "DELETE": "deletes", "GET": "reads", "HEAD": "reads"}
 """Kinds of requests that have a price of their own. A POST deletes several objects."""
-COLUMNS: Final = (
-    *("run", "name", "labels", "address", "start", "ranks", "device", "commit", "step_ns", "step_error", "mfu"),
-    *("total_ns", "life", "window_ns", "lines", "hosts", "findings"),
-)
+COLUMNS: Final = JUDGED.union(answer.COLUMNS)
 """Columns that an answer of `lostflops fleet` reads."""
 ADDS: Final = 16
 """Single runs to add: one of as many commits looks whether small files are to be merged."""

@@ -60,7 +60,7 @@ class Outcome:
     own_share: float | None
     """Median share of the step that the collector took."""
     is_report_right: bool | None
-    """Whether the report at the end names the same cause first; None if there is none to name."""
+    """Whether the report at the end names what was planted first; None for jobs without a cause to name."""
 
 
 SLOW: Final = (f"rank {RANK} ", "slow device")

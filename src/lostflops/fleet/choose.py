@@ -32,7 +32,7 @@ ANY: Final = "*"
 CHOSEN: Final = "chosen"
 """Table of the chosen runs."""
 _PEERS: Final = "peers"
-_JUDGED: Final = frozenset({
+JUDGED: Final = frozenset({
     *("run", "name", "labels", "start", "ranks", "device", "commit", "step_ns", "step_error", "total_ns", "window_ns"),
     *("lines", "hosts"),
 })  # fmt: skip
@@ -193,7 +193,7 @@ def choose(
 
     `judged` keeps judgements for further questions; it must be of the same runs.
     """
-    with fleet.table(_JUDGED.union(columns), scope.since_ns) as connection:
+    with fleet.table(JUDGED.union(columns), scope.since_ns) as connection:
         _define_peers(connection, scope)
         condition, values = scope.condition()
         names = ", ".join(f'"{name}"' for name in columns)

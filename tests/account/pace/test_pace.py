@@ -15,7 +15,8 @@ from lostflops.account.pace.answers import (
     slowest,
     went,
 )
-from lostflops.account.pace.lateness import _waits_for_data, find_habits, lateness, leads
+from lostflops.account.pace.data_waits import find_data_waits
+from lostflops.account.pace.lateness import find_habits, lateness, leads
 from lostflops.account.pace.timings import choose_pace, paces
 from lostflops.ingest import ingest
 from lostflops.store.run import Run
@@ -392,7 +393,7 @@ def waits_next_to(traced, waits, steps=240, ranks=4):
     ]  # fmt: skip
     shown = [{"rank": rank, "step": number} for number in traced for rank in range(ranks)]
     run = MemoryRun(timings=timings, steps=shown)
-    return _waits_for_data(run, choose_pace(paces(run)))
+    return find_data_waits(run, choose_pace(paces(run)))
 
 
 def starves(rank, number, start, stop=10**9):

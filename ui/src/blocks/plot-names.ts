@@ -13,7 +13,7 @@ const APART = 4;
 
 type Box = [left: number, top: number, right: number, bottom: number];
 
-/** The names by series; null where there is none. */
+/** The names by series; null for a mark without a name. */
 export function placeNames(series: Series[], spots: Spot[][], frame: Frame): (SVGElement | null)[] {
   const marks = series.flatMap(({ drawn, points }, place) => (drawn === "marks" && points.length ? [place] : []));
   const single = marks.filter((place) => series[place]!.points.length === 1 && spots[place]!.length === 1);

@@ -1,8 +1,9 @@
 """Habits of late ranks, for the one verdict that the report, the answer about ranks and the diagnosis share.
 
 A deep window holds a few steps, in which a rank of a shared machine may well be slow by chance. So if the timings of
-the whole job show in which order ranks enqueue their collectives, that habit decides, and the window only explains on
-which line the rank loses its time. Without timings, the steps of the window must agree with each other.
+all steps (since the job became slower, if it did) show in which order ranks enqueue their collectives, that habit
+decides, and the window only explains on which line the rank loses its time. A rank that waits for data in the window is
+also late if it does so in the timed steps next to it. Without timings, the steps of the window must agree.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ import numpy as np
 from lostflops.account.blame.habits import FEWEST, SMALLEST, Habit
 from lostflops.account.blame.stragglers import LastArrivals, chance
 from lostflops.account.pace.blocks import Times
+from lostflops.account.pace.data_waits import find_data_waits
 from lostflops.account.pace.last_change import find_last_change
 from lostflops.account.pace.normal import traced_attempt
 from lostflops.account.pace.timings import PACED, JobPace, choose_pace, paces, within
@@ -98,31 +99,6 @@ _LEADS: Final = f"""{_PLACED},
         from placed group by group_id, seq
     )
     select step, greatest(max(ns), 0) as ns from met where ns is not null group by step order by step"""
-_NEAREST: Final = 64
-"""Timed steps next to the newest window that show whether a rank waits for data."""
-_FEWEST_NEAREST: Final = 16
-_LEAST_WAIT: Final = 0.06
-"""Share of a step by which a rank must wait longer for data than its peers."""
-_WAIT_ERRORS: Final = 5.0
-"""Standard errors by which it must; steps that follow each other are not independent."""
-_OF_EACH_HALF: Final = 0.5
-"""Share of its mean that the wait must reach in the earlier and in the later half of these steps."""
-_WAITS: Final = f"""
-    with {PACED},
-    near as (
-        select step from paced where settled order by abs(step - (select max(step) from steps)), step limit {_NEAREST}
-    ),
-    waited as (
-        select rank, step, data, sum(data) over same as of_all, count(data) over same as seen
-        from own join near using (step) window same as (partition by step)
-    ),
-    alone as (
-        select rank, step, data - (of_all - data) / (seen - 1) as ns from waited where data is not null and seen > 1
-    )
-    select rank, avg(ns), stddev_samp(ns) / sqrt(count(*)),
-           avg(ns) filter (step <= (select median(step) from near)),
-           avg(ns) filter (step > (select median(step) from near))
-    from alone group by rank having count(*) >= {_FEWEST_NEAREST}"""
 _ON_COMMON_CLOCK: Final = "created + correction + (drift * 1e-6 * (created + correction - instant))::bigint"
 
 
@@ -242,7 +218,7 @@ def find_habits(run: Run) -> dict[int, Habit]:
     found = lateness(run, pace if since is None else replace(pace, first_step=since))
     if found.why_not or found.accelerated:
         return {}
-    waits = _waits_for_data(run, pace)
+    waits = find_data_waits(run, pace)
     return {
         one.rank: _habit(one, found.resolution, pace.p50, waits.get(one.rank, 0.0), since)
         for one in found.ranks
@@ -254,14 +230,3 @@ def _habit(one: Late, resolution: int, step: float, waits: float, since: int | N
     """Return the habit of a rank; lateness below the resolution is not lateness."""
     late = one.lateness / step if one.lateness >= resolution else 0.0
     return Habit(one.steps, one.steps_last, one.halves, late, one.p_value, waits / step, since)
-
-
-def _waits_for_data(run: Run, pace: JobPace) -> dict[int, float]:
-    """Return how much longer than its peers each rank waits for data next to the newest window, in ns per step, if
-    that is steady. Older windows may be from before the trouble began."""
-    least = _LEAST_WAIT * (pace.p50 or 0)
-    return {
-        rank: mean
-        for rank, mean, error, early, later in run.rows(_WAITS.format(within=within((), pace.attempt)))
-        if mean >= max(least, _WAIT_ERRORS * error) and min(early or 0, later or 0) >= _OF_EACH_HALF * mean
-    }
