@@ -43,9 +43,8 @@ MOST_FINDINGS: Final = 20
 _FACTS: Final = """
     select key, value from job where key in ('labels', 'commit', 'script', 'torch') order by attempt, rank desc"""
 _SESSIONS: Final = "select session from attempts where session is not null order by attempt, rank limit 1"
-_RANKS: Final = """
-    select list(distinct device order by device), list(distinct backend order by backend),
-           greatest(count(*), coalesce(max(world_size), 0)) from ranks"""
+_KINDS: Final = """
+    select list(distinct device order by device), list(distinct backend order by backend) from ranks"""
 _LIVED: Final = "select min(start), max(stop), count(distinct attempt) from attempts"
 _SPANNED: Final = "select min(start), max(stop) from spans"
 _PACE: Final = f"""
@@ -98,7 +97,7 @@ def summarise(run: Run) -> RunSummary:
     labels = _read_labels(facts.get("labels"))
     life = life_of(run) or Counter({TRAINING if asked.kind is WindowKind.STEPS else UNKNOWN: total.total_ns})
     life = Counter({line: ns for line, ns in life.items() if ns})
-    [(devices, backends, ranks)] = run.rows(_RANKS)
+    [(devices, backends)] = run.rows(_KINDS)
     normal = normal_steps(run)
     start, stop, attempts = _read_life(run)
     made = RunSummary(
@@ -109,7 +108,7 @@ def summarise(run: Run) -> RunSummary:
         start=start,
         stop=max(start, stop),
         attempts=attempts,
-        ranks=ranks,
+        ranks=run.world_size,
         device=" + ".join(filter(None, devices)) or None,
         backend=" + ".join(filter(None, backends)) or None,
         torch=_read_text(facts.get("torch")),

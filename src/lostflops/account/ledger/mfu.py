@@ -127,8 +127,7 @@ def _compute_given_mfu(run: Run, total: RunLedger, per_step: float, peak: _Peak)
     """Compute MFU from the user's FLOPs of a step, shared evenly by the ranks of the job."""
     if not total.step_count:
         raise _Unknown(f"--model-flops is per step, and the window has no steps. {_MARK_STEPS}")
-    world = run.rows("select coalesce(max(world_size), 0) from ranks")[0][0]
-    ranks = max(int(world), len(run.ranks))
+    ranks = run.world_size
     needed = per_step / ranks * total.step_count / (peak.tflops * _FLOPS_PER_NS)
     classes = total.parts.get("compute", Counter())
     flopless = sum(ns for name, ns in classes.items() if name not in (*MATMUL_CLASSES, "other"))

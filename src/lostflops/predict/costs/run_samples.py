@@ -117,14 +117,14 @@ class _Learned:
 
 
 def _facts(run: Run) -> dict[str, Any]:
-    rows = run.rows("select rank, host, device, world_size, backend from ranks order by rank")
+    rows = run.rows("select rank, host, device, backend from ranks order by rank")
     hosts: dict[str, list[int]] = {}
     for rank, host, *_ in rows:
         if host is not None:
             hosts.setdefault(host, []).append(rank)
-    devices = {device for _, _, device, *_ in rows}
+    devices = {device for _, _, device, _ in rows}
     return {
-        "world_size": next((size for *_, size, _ in rows if size), len(rows)),
+        "world_size": run.world_size,
         "backend": next((backend for *_, backend in rows if backend), None),
         "device": "cpu" if devices <= {None} else "cuda",
         "device_name": next(iter(devices)) if len(devices) == 1 else None,
