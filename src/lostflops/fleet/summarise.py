@@ -95,7 +95,8 @@ def summarise(run: Run) -> RunSummary:
     pace = choose_pace(paces(run))
     facts = _read_facts(run)
     labels = _read_labels(facts.get("labels"))
-    life = life_of(run) or Counter({TRAINING if asked.kind is WindowKind.STEPS else UNKNOWN: total.total_ns})
+    whole = total.total_ns * run.world_size // max(len(total.ranks), 1)
+    life = life_of(run) or Counter({TRAINING if asked.kind is WindowKind.STEPS else UNKNOWN: whole})
     life = Counter({line: ns for line, ns in life.items() if ns})
     [(devices, backends)] = run.rows(_KINDS)
     normal = normal_steps(run)
@@ -123,6 +124,7 @@ def summarise(run: Run) -> RunSummary:
         total_ns=sum(life.values()),
         life=dict(life),
         window_ns=total.total_ns,
+        normal_ns=None if normal is None or not total.step_count else round(normal.location.value * total.step_count),
         lines={line: ns for line, ns in total.lines.items() if ns},
         hosts=list(_summarise_hosts(run, total)),
         pace=[_pace(row) for row in run.rows(_PACE.format(within=within(())))],
