@@ -8,6 +8,7 @@ from typing import Any
 import duckdb
 
 from lostflops.store.manifest import Manifest
+from lostflops.store.run import Run
 from lostflops.store.tables import TABLES, table
 
 _AT_ONCE = 200
@@ -72,6 +73,8 @@ class MemoryRun:
     @property
     def ranks(self) -> tuple[int, ...]:
         return tuple(row[0] for row in self.sql("select rank from ranks order by rank").fetchall())
+
+    world_size = Run.world_size
 
     def close(self) -> None:
         self.connection.close()

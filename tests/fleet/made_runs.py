@@ -41,6 +41,7 @@ def make_summary(number: int = 0, **facts: Any) -> RunSummary:
         "total_ns": 20 * HOUR,
         "life": {"training": 16 * HOUR, "starting": HOUR, "restarting": 3 * HOUR},
         "window_ns": 100,
+        "normal_ns": 100,
         "lines": {"compute": 50, "comm.wait": 50},
         "hosts": hosts,
         "pace": [],

@@ -54,6 +54,30 @@ def test_hours_by_cause() -> None:
     assert hours_of(ask(make_summary())) == {"compute": 8.0, "comm.wait": 8.0, "restarting": 3.0, "starting": 1.0}
 
 
+def test_hours_say_how_much_the_profiler_may_have_moved() -> None:
+    """Profiled steps took 100, normal ones 80: any line may hold the other 20, so 30 to 50 of 80 are compute."""
+    found = ask(make_summary(normal_ns=80))
+    ends = {row["cause"]: (row["low"], row["hours"], row["high"]) for row in found["hours"]}
+    assert ends["compute"] == pytest.approx((6.0, 8.0, 10.0))
+    assert ends["restarting"] == (3.0, 3.0, 3.0)
+    assert any("`low` and `high`" in note for note in found["notes"])
+
+
+@pytest.mark.parametrize("normal", [None, 0])
+def test_hours_without_timed_steps_have_no_range(normal: int | None) -> None:
+    """Nothing shows how much longer profiled steps take."""
+    rows = ask(make_summary(0), make_summary(1, normal_ns=normal))["hours"]
+    ends = {row["cause"]: (row["low"], row["high"]) for row in rows}
+    assert ends["compute"] == (None, None)
+    assert ends["starting"] == (2.0, 2.0)
+
+
+def test_hosts_have_only_the_hours_of_their_ranks() -> None:
+    """Two of the four ranks were recorded, so half of the sixteen hours in steps belong to their host."""
+    (row,) = ask(make_summary(ranks=4), by="host")["groups"]
+    assert (row["name"], row["hours"]) == ("node0", 8.0)
+
+
 def test_a_run_without_detail_only_trains() -> None:
     found = ask(make_summary(window_ns=0, lines={}, hosts=[]))
     assert hours_of(found) == {"training": 16.0, "restarting": 3.0, "starting": 1.0}

@@ -18,8 +18,10 @@ from lostflops.store.derived import add_tables, data_digest
 from lostflops.store.run import Run
 from lostflops.store.tables import SUMMARY
 from lostflops.testing import Straggler, SyntheticCluster
-from made_captures import MS, end, frames, session, step, write
+from made_captures import MS, Record, end, frames, session, step, write
 from made_timed_runs import recorded
+
+SECOND = 1000 * MS
 
 
 def make_cluster(folder: Path, *stragglers: Straggler) -> Path:
@@ -69,6 +71,30 @@ def test_a_run_without_a_window_has_its_pace(tmp_path: Path) -> None:
     assert [part.step_ns for part in (made.pace[1], made.pace[-1])] == [100e6, 120e6]
     assert made.name == "train.py"
     assert [part.start for part in made.pace] == sorted(part.start for part in made.pace)
+
+
+def test_hours_are_those_of_all_ranks_of_the_job(tmp_path: Path) -> None:
+    """One of four ranks was recorded; a restart on two ranks was recorded whole."""
+
+    def attempt(rank: int, world: int, start: int) -> list[Record]:
+        steps = [step(number, (start + number) * SECOND, (0, 0, 0, 0, SECOND)) for number in range(20)]
+        return [session(rank, world, wall=start * SECOND), *steps, end((start + 20) * SECOND)]
+
+    first = frames(0, "a", attempt(0, 4, 0))
+    write(tmp_path / "capture", 0, first + frames(0, "b", attempt(0, 2, 30)))
+    write(tmp_path / "capture", 1, frames(1, "b", attempt(1, 2, 30)))
+    ingest([tmp_path / "capture"], tmp_path / "run", workers=1)
+    with Run.open(tmp_path / "run") as run:
+        made = summarise(run)
+    assert made.life["training"] == (4 * 20 + 2 * 20) * SECOND
+
+
+def test_hours_of_traces_are_those_of_all_ranks_of_the_job(tmp_path: Path) -> None:
+    SyntheticCluster(ranks=4, steps=4).generate().traces.write(tmp_path / "traces")
+    ingest([tmp_path / "traces" / "rank0.pt.trace.json"], tmp_path / "run", workers=1)
+    with Run.open(tmp_path / "run") as run:
+        made = summarise(run)
+    assert (made.total_ns, made.normal_ns) == (4 * made.window_ns, None)
 
 
 def test_a_summary_is_stored_and_follows_the_run(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 COLUMNS: Final = (
     *("run", "name", "labels", "address", "start", "ranks", "device", "commit", "step_ns", "step_error", "mfu"),
-    *("total_ns", "life", "window_ns", "lines", "findings"),
+    *("total_ns", "life", "window_ns", "normal_ns", "lines", "findings"),
 )
 """Columns that the tables of an answer read."""
 JUDGED_BY_ALL: Final = (
@@ -84,7 +84,7 @@ def _answer(chosen: ChosenRuns, by: str) -> Result:
         name="fleet",
         title="Fleet",
         verdict=" ".join(_sentences(found)),
-        blocks=(*first, tabulate_hours(found.hours), *(table for table in tables if table.rows)),
+        blocks=(*first, tabulate_hours(connection), *(table for table in tables if table.rows)),
         notes=(
             *chosen.notes,
             *(_describe_no_host(groups, found) if groups and by == "host" else ()),
@@ -233,8 +233,9 @@ def _notes(found: FleetFigures, *, is_part: bool) -> Iterator[str]:
             "is unknown, and counts as training."
         )
     yield (
-        "Shares of causes inside steps are those of the recorded steps, applied to all steps of the run. Work that a "
-        "restart repeats counts as training."
+        "Hours by line inside steps have the shares of the profiled steps. From and to (`low` and `high`) are the "
+        "limits that the extra time of profiled steps leaves; without them, no other step was timed. Ranks that were "
+        "not recorded count like those that were. Work that a restart repeats counts as training."
     )
     if found.fixes.rows:
         yield (

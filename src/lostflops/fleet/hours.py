@@ -1,12 +1,14 @@
 """Where the hours of many runs went: by cause, and by what the runs have in common.
 
-The lines of a job's life are known for all its time. What is lost inside its steps is known for the recorded steps
-alone: their shares are those of all training time. So all hours are on exactly one line.
+The lines of a job's life are known for all its time. What is lost inside its steps is known for the profiled steps
+alone: their shares are those of all training time. So all hours are on exactly one line. Profiled steps take longer
+than normal ones, and which lines that lengthens is unknown. Each may hold all of the difference or nothing of it,
+which gives a line its range; where no step was timed without the profiler, the range is unknown.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from lostflops.account.ledger.lines import DEFINITIONS
@@ -25,20 +27,27 @@ UNLABELLED: Final = "(no label)"
 
 PARTS: Final = f"""
     lived as (
-        select *, coalesce(map_extract_value(life, '{TRAINING}'), 0)::double as training from chosen
+        select *, coalesce(map_extract_value(life, '{TRAINING}'), 0)::double as training,
+               if(normal_ns > 0, least(normal_ns, window_ns), null) as normal
+        from chosen
     ),
     parts as (
-        select runs.run, entry.key as line, entry.value::double as ns
+        select runs.run, entry.key as line, entry.value::double as ns, ns as low, ns as high
         from lived runs, unnest(map_entries(life)) as t(entry) where entry.key <> '{TRAINING}'
         union all
-        select runs.run, entry.key, runs.training * (entry.value / runs.window_ns)
+        select runs.run, entry.key, runs.training * (entry.value / runs.window_ns),
+               runs.training * (greatest(entry.value - (runs.window_ns - runs.normal), 0) / runs.normal),
+               runs.training * (least(entry.value, runs.normal) / runs.normal)
         from lived runs, unnest(map_entries(lines)) as t(entry) where runs.window_ns > 0
         union all
-        select run, '{NOT_DETAILED}', training from lived where window_ns = 0 and training > 0
+        select run, '{NOT_DETAILED}', training, training, training from lived where window_ns = 0 and training > 0
     )"""
-"""SQL of the hours of each run by cause, in ns."""
+"""SQL of the hours of each run by cause, in ns, with the range that the profiler leaves."""
 
-_HOURS: Final = f"with {PARTS} select line, sum(ns) as ns from parts group by line order by ns desc, line"
+_HOURS: Final = f"""
+    with {PARTS}
+    select line, sum(ns) as ns, if(count(low) = count(*), sum(low), null), if(count(high) = count(*), sum(high), null)
+    from parts group by line order by ns desc, line"""
 GROUPS: Final = {
     "cause": "",
     "job": "name",
@@ -65,12 +74,13 @@ _BY: Final = """
     from summed left join largest using (name) order by summed.ns desc, name"""
 _HOSTS: Final = f"""
     with lived as (
-        select run, hosts, window_ns, coalesce(map_extract_value(life, '{TRAINING}'), 0)::double as training from chosen
-        where window_ns > 0
+        select run, hosts, coalesce(map_extract_value(life, '{TRAINING}'), 0)::double / nullif(ranks, 0) as of_rank
+        from chosen
     ),
-    each as (select run, training / window_ns as scale, unnest(hosts) as part from lived),
+    each as (select run, of_rank, unnest(hosts) as part from lived),
     split as (
-        select run, coalesce(part.host, '?') as name, entry.key as line, entry.value * scale as ns
+        select run, coalesce(part.host, '?') as name, entry.key as line,
+               entry.value / nullif(part.window_ns, 0) * part.ranks * of_rank as ns
         from each, unnest(map_entries(part.lines)) as t(entry)
     ),
     largest as (
@@ -85,13 +95,24 @@ _LOST: Final = tuple(line for line in LIFE if line != TRAINING)
 
 def read_hours(fleet: duckdb.DuckDBPyConnection) -> dict[str, float]:
     """Return the time of all runs by cause in ns, the largest first. It sums to the whole time of all ranks."""
-    return {line: float(ns) for line, ns in fleet.execute(_HOURS).fetchall()}
+    return {line: float(ns) for line, ns, _, _ in fleet.execute(_HOURS).fetchall()}
 
 
-def tabulate_hours(hours: Mapping[str, float]) -> Table:
-    whole = sum(hours.values()) or 1.0
-    rows = tuple((line, ns / NS_PER_HOUR, ns / whole, describe_line(line)) for line, ns in hours.items())
-    fields = (Field("cause"), Field("hours", "rate"), Field("share", "share", has_bars=True), Field("what"))
+def tabulate_hours(fleet: duckdb.DuckDBPyConnection) -> Table:
+    found = fleet.execute(_HOURS).fetchall()
+    whole = sum(ns for _, ns, _, _ in found) or 1.0
+    rows = tuple(
+        (line, *(end if end is None else end / NS_PER_HOUR for end in ends), ends[0] / whole, describe_line(line))
+        for line, *ends in found
+    )
+    fields = (
+        Field("cause"),
+        Field("hours", "rate"),
+        Field("low", "rate", "from"),
+        Field("high", "rate", "to"),
+        Field("share", "share", has_bars=True),
+        Field("what"),
+    )
     return Table("hours", "Where the hours went", fields, rows, most_shown=12)
 
 

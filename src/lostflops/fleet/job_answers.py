@@ -121,7 +121,7 @@ def answer_job(fleet: Fleet, scope: FleetScope, judged: Judgements | None = None
         blocks: tuple[Block, ...] = (
             *_plot_history(runs, chosen.histories),
             *(table for table in tables if table.rows),
-            tabulate_hours(hours),
+            tabulate_hours(chosen.connection),
             runs,
         )
         return Result(

@@ -41,7 +41,7 @@ def answer_run(fleet: Fleet, run: str) -> Result:
             name="fleet_run",
             title=f"Run {run}",
             verdict=" ".join((_describe_run(row), *_describe_use(hours, unit, row["step_ns"], row["mfu"]))),
-            blocks=(*_tabulate_findings(row["findings"]), tabulate_hours(hours)),
+            blocks=(*_tabulate_findings(row["findings"]), tabulate_hours(chosen.connection)),
             notes=tuple(chosen.notes),
             next_command=f"lostflops serve {shlex.quote(row['address'])}",
             more=(Figure("run", run), Figure("job", row["name"]), Figure("address", row["address"])),

@@ -43,9 +43,8 @@ MOST_FINDINGS: Final = 20
 _FACTS: Final = """
     select key, value from job where key in ('labels', 'commit', 'script', 'torch') order by attempt, rank desc"""
 _SESSIONS: Final = "select session from attempts where session is not null order by attempt, rank limit 1"
-_RANKS: Final = """
-    select list(distinct device order by device), list(distinct backend order by backend),
-           greatest(count(*), coalesce(max(world_size), 0)) from ranks"""
+_KINDS: Final = """
+    select list(distinct device order by device), list(distinct backend order by backend) from ranks"""
 _LIVED: Final = "select min(start), max(stop), count(distinct attempt) from attempts"
 _SPANNED: Final = "select min(start), max(stop) from spans"
 _PACE: Final = f"""
@@ -96,9 +95,10 @@ def summarise(run: Run) -> RunSummary:
     pace = choose_pace(paces(run))
     facts = _read_facts(run)
     labels = _read_labels(facts.get("labels"))
-    life = life_of(run) or Counter({TRAINING if asked.kind is WindowKind.STEPS else UNKNOWN: total.total_ns})
+    whole = total.total_ns * run.world_size // max(len(total.ranks), 1)
+    life = life_of(run) or Counter({TRAINING if asked.kind is WindowKind.STEPS else UNKNOWN: whole})
     life = Counter({line: ns for line, ns in life.items() if ns})
-    [(devices, backends, ranks)] = run.rows(_RANKS)
+    [(devices, backends)] = run.rows(_KINDS)
     normal = normal_steps(run)
     start, stop, attempts = _read_life(run)
     made = RunSummary(
@@ -109,7 +109,7 @@ def summarise(run: Run) -> RunSummary:
         start=start,
         stop=max(start, stop),
         attempts=attempts,
-        ranks=ranks,
+        ranks=run.world_size,
         device=" + ".join(filter(None, devices)) or None,
         backend=" + ".join(filter(None, backends)) or None,
         torch=_read_text(facts.get("torch")),
@@ -124,6 +124,7 @@ def summarise(run: Run) -> RunSummary:
         total_ns=sum(life.values()),
         life=dict(life),
         window_ns=total.total_ns,
+        normal_ns=None if normal is None or not total.step_count else round(normal.location.value * total.step_count),
         lines={line: ns for line, ns in total.lines.items() if ns},
         hosts=list(_summarise_hosts(run, total)),
         pace=[_pace(row) for row in run.rows(_PACE.format(within=within(())))],

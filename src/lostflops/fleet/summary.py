@@ -3,7 +3,7 @@
 All times are integer ns, summed over ranks, unless a name says otherwise. Two of its sums are closed. `life` splits the
 whole time of all ranks, `total_ns`: what trained, and what did not. `lines` splits the time that was recorded in
 detail, `window_ns`, by line of the ledger. So the part of the whole life that a line took is its share of `lines` in
-what trained, as far as the recorded steps are like the others.
+what trained, as far as the recorded steps are like the others. `normal_ns` shows how much longer they took.
 """
 
 from __future__ import annotations
@@ -94,6 +94,8 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     hosts: list[HostSummary]
     pace: list[PaceSummary]
     findings: list[FindingSummary]
+    normal_ns: int | None = None
+    """Time of as many normal steps as `window_ns` has profiled ones; None if no step was timed without the profiler."""
 
 
 _LONG: Final = "DECIMAL(38, 0)"
@@ -134,6 +136,7 @@ COLUMNS: Final = {
     "hosts": _HOST,
     "pace": _PACE,
     "findings": _FINDING,
+    "normal_ns": "BIGINT",
 }
 """Columns of the table of runs, in DuckDB's types."""
 

@@ -103,6 +103,12 @@ class Run:
     def ranks(self) -> tuple[int, ...]:
         return tuple(sorted({source.rank for source in self.manifest.sources}))
 
+    @property
+    def world_size(self) -> int:
+        """Ranks of the job, recorded or not; the recorded ranks where the world size is unknown."""
+        ((stated,),) = self.rows("select max(world_size) from ranks")
+        return max(stated or 0, len(self.ranks))
+
     def table(self, name: str) -> duckdb.DuckDBPyRelation:
         self._views.make(self._connection)
         self._views.prepare(name, self._connection)

@@ -20,6 +20,7 @@ from lostflops.explain.advise.explain import explain
 from lostflops.explain.advise.rule import Rule
 from lostflops.explain.advise.summary import card, report_with_findings
 from lostflops.explain.analyze.report import report
+from lostflops.ingest import ingest
 from lostflops.predict.whatif.predictions import load_predictions
 from lostflops.show.report import renderer
 from lostflops.store.run import Run
@@ -84,6 +85,24 @@ def test_what_a_finding_costs(run: Run) -> None:
     assert found.lost_share == found.lost_ns / Case(run).wall
     assert found.rank_hours == pytest.approx(found.prediction.gain * 4 * 24)
     assert found.usd == pytest.approx(2 * found.rank_hours)
+
+
+def test_hours_and_money_are_for_all_ranks_of_the_job(tmp_path: Path) -> None:
+    """Two of the four ranks of a job were recorded."""
+    late = Straggler(rank=0, cause="slow_kernels", factor=1.5)
+    SyntheticCluster(ranks=4, steps=4, stragglers=(late,)).generate().traces.write(tmp_path / "traces")
+    ingest([tmp_path / "traces" / f"rank{rank}.pt.trace.json" for rank in range(2)], tmp_path / "run", workers=1)
+    rules = (rule("late", 0.2),)
+    with Run.open(tmp_path / "run") as part:
+        assert (len(part.ranks), part.world_size) == (2, 4)
+        result = diagnose(part, usd_per_hour=2.0, rules=rules)
+        explained = explain(part, 1, usd_per_hour=2.0, rules=rules)
+    (found,) = result.to_json()["findings"]
+    assert found["rank_hours"] == pytest.approx(found["prediction"]["gain"] * 4 * 24)
+    assert found["usd"] == pytest.approx(2 * found["rank_hours"])
+    said = "Hours and money are for all 4 ranks of the job; 2 were recorded."
+    assert said in result.notes
+    assert said in explained.notes
 
 
 def test_a_what_if_prices_a_finding_and_is_kept(run: Run) -> None:

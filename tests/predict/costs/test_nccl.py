@@ -3,6 +3,7 @@ from dataclasses import replace
 
 import pytest
 
+from lostflops.account.facts.devices import DEVICES
 from lostflops.core.errors import UnknownCost
 from lostflops.predict.costs.nccl import crossovers, nccl_times, ways
 from lostflops.predict.costs.times import OPS, CommGroup
@@ -66,7 +67,7 @@ def test_nvls_where_the_switch_reduces() -> None:
     assert ("nvls_tree", "Simple") not in found("all_gather", CommGroup(16, 2), H100)
 
 
-@pytest.mark.parametrize(("device", "reduces"), [("NVIDIA H800", True), ("a new one", True), ("A100-SXM4-80GB", False)])
+@pytest.mark.parametrize(("device", "reduces"), [("NVIDIA H800", True), ("b200", True), ("A100-SXM4-80GB", False)])
 def test_a_switch_that_is_said_to_reduce_does_so_from_hopper_on(device: str, reduces: bool) -> None:
     topology = replace(H100, device=device, nvls=True)
     assert (("nvls", "Simple") in found("all_reduce", CommGroup(8), topology)) == reduces
@@ -94,7 +95,7 @@ def test_every_op_has_a_time_with_its_interval_and_source(op, group: CommGroup) 
 
 
 def test_what_the_model_does_not_know() -> None:
-    single = parse_topology({"gpus_per_host": 8, "scaleup_gbs": 300}, "single", "single.toml")
+    single = parse_topology({"device": "H100", "gpus_per_host": 8, "scaleup_gbs": 300}, "single", "single.toml")
     with pytest.raises(UnknownCost, match="nics_per_host"):
         ways("all_reduce", CommGroup(16, 2), single)
     with pytest.raises(UnknownCost, match="8 devices"):
@@ -109,6 +110,39 @@ def test_what_the_model_does_not_know() -> None:
         {"device": "NVIDIA A100-SXM4-80GB MIG 3g.40gb", "gpus_per_host": 8, "scaleup_gbs": 300}, "mig", "mig.toml"
     )
     assert ways("all_reduce", CommGroup(8), part)
+
+
+@pytest.mark.parametrize("nvls", [False, True])
+@pytest.mark.parametrize(
+    ("device", "what_to_do"),
+    [("Unheard Of", "for Unheard Of: run lostflops calibrate there"), (None, "does not name its device: add it")],
+)
+def test_an_unknown_device_has_no_latencies_of_another(device: str | None, what_to_do: str, nvls: bool) -> None:
+    topology = replace(H100, device=device, nvls=nvls)
+    with pytest.raises(UnknownCost, match=what_to_do):
+        nccl_times("all_reduce", 1 << 20, CommGroup(8), topology)
+
+
+def test_an_unknown_cpu_is_said_to_be_taken_for_intels() -> None:
+    told = {
+        (cpu, hosts): "Intel"
+        in nccl_times("all_reduce", 1 << 20, CommGroup(8, hosts), replace(H100, cpu=cpu))[0].source
+        for cpu in (None, "amd")
+        for hosts in (1, 2)
+    }
+    assert told == {(None, 1): False, (None, 2): True, ("amd", 1): False, ("amd", 2): False}
+
+
+def test_nccl_has_constants_for_every_device_of_nvidia() -> None:
+    """It has four sets: up to Turing, Ampere with Ada, Hopper, and Blackwell."""
+    unknown = []
+    for device in DEVICES:
+        try:
+            ways("all_reduce", CommGroup(2), replace(H100, device=device.name))
+        except UnknownCost:
+            unknown.append(device.name)
+    assert [name for name in unknown if not name.startswith(("MI", "TPU"))] == []
+    assert len(unknown) == sum(device.name.startswith(("MI", "TPU")) for device in DEVICES)
 
 
 LOGS = {

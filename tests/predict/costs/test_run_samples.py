@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
-import duckdb
 import pytest
 from tests.integration.real_runs import RealRun, real_runs
 
 from lostflops import Run
+from lostflops.account.align import transfer_times
 from lostflops.predict.costs.calibration import Calibration
 from lostflops.predict.costs.run_samples import learn
-from lostflops.store.tables import TABLES
 from lostflops.testing import Clock, Generated, LostRecords, Model, Network, Straggler, SyntheticCluster, store
+from memory_run import MemoryRun
 from shared_data import TRACES, needs_traces
 
 NETWORK = Network(alpha=12_000, gbs=100, inter_alpha=25_000, inter_gbs=25)
@@ -106,36 +107,30 @@ def test_hosts_that_are_not_named_are_guessed_by_devices_or_told(tmp_path: Path)
     assert {key[1:] for key in told.samples} == {("host", 4, 1), ("host", 2, 1)}
 
 
-class Rows:
+class Rows(MemoryRun):
     """A run by its rows: two ranks with a device each on two hosts, and one call."""
 
     def __init__(self, op: str, durations: tuple[int, int], waits: tuple[int, int], **more: int) -> None:
-        self.connection = duckdb.connect()
-        for declared in TABLES:
-            columns = ", ".join(f"{column.name} {column.type}" for column in declared.columns)
-            self.connection.execute(f"create table {declared.name} ({columns})")
-        for rank, (dur, wait) in enumerate(zip(durations, waits, strict=True)):
-            self.add("ranks", rank=rank, host=f"host{rank}", device="GPU", device_index=0)
-            self.add("lanes", rank=rank, lane=0, kind="stream")
-            self.add("lanes", rank=rank, lane=1, kind="thread")
-            self.add("clocks", rank=rank, uncertainty=more.get("uncertainty", 0))
-            call = {"group_size": 2, "op": op, "bytes_in": 4096, "start": 0, "stop": dur, "lane": more.get("lane", 0)}
-            self.add("collectives", rank=rank, event=7, **call)
-            met = {
-                "meeting": 1,
-                "is_transfer": bool(more.get("is_transfer", 0)),
-                "expected": 2,
-                "seen": 2,
-                "wait": wait,
-            }
-            self.add("arrivals", rank=rank, event=7, **met)
-
-    def add(self, table: str, **values: object) -> None:
-        marks = ", ".join("?" * len(values))
-        self.connection.execute(f"insert into {table} ({', '.join(values)}) values ({marks})", list(values.values()))
-
-    def rows(self, query: str) -> list[tuple[object, ...]]:
-        return self.connection.execute(query).fetchall()
+        rows: dict[str, list[dict[str, Any]]] = {
+            "ranks": [{"rank": rank, "host": f"host{rank}", "device": "GPU", "device_index": 0} for rank in (0, 1)],
+            "lanes": [
+                {"rank": rank, "lane": lane, "kind": kind}
+                for rank in (0, 1)
+                for lane, kind in enumerate(("stream", "thread"))
+            ],
+            "clocks": [{"rank": rank, "uncertainty": more.get("uncertainty", 0)} for rank in (0, 1)],
+            "collectives": [
+                {"rank": rank, "event": 7, "group_size": 2, "op": op, "bytes_in": 4096, "start": 0, "stop": dur,
+                 "lane": more.get("lane", 0)}
+                for rank, dur in enumerate(durations)
+            ],
+            "arrivals": [
+                {"rank": rank, "event": 7, "meeting": 1, "is_transfer": bool(more.get("is_transfer", 0)),
+                 "expected": 2, "seen": 2, "wait": wait}
+                for rank, wait in enumerate(waits)
+            ],
+        }  # fmt: skip
+        super().__init__(**rows)
 
     def learned(self) -> Calibration:
         return learn(self)  # type: ignore[arg-type]
@@ -151,6 +146,18 @@ def test_a_broadcast_that_is_shorter_than_clocks_are_certain_is_left_out() -> No
     found = Rows("broadcast", durations=(2_000, 50_000), waits=(0, 10_000), uncertainty=45_000).learned()
     assert found.collectives == ()
     assert found.notes[1] == "Left out: 1 call shorter than the clock error."
+
+
+@pytest.mark.parametrize(
+    ("op", "ns"),
+    [*((op, 40_000) for op in ("broadcast", "reduce", "gather", "scatter")), ("all_reduce", 2_000)],
+)
+def test_costs_and_analyses_agree_on_a_transfer(op: str, ns: int) -> None:
+    """A sender leaves after 2 us, the other 40 us after the last arrival. No rank leaves a barrier early."""
+    rows = Rows(op, durations=(2_000, 50_000), waits=(0, 10_000))
+    (sample,) = rows.learned().collectives
+    (group,) = transfer_times.transfers(rows, "")  # type: ignore[arg-type]
+    assert (sample.ns, [one for _, one in group.points]) == ((ns,), [ns])
 
 
 def test_a_barrier_needs_no_clock() -> None:

@@ -1,9 +1,10 @@
 """Transfer times by size: one sample for each call of a run, and the line through them.
 
-A transfer begins when the last rank has arrived. The last rank does not wait, so the shortest record of a call with all
-members is the transfer, and no clock is needed. A broadcast or a send is not a barrier, and the sender may leave early:
-there the transfer is the longest record without its wait. A send over gloo is recorded until the program waits for it,
-so only its receive counts.
+A transfer begins when the last rank has arrived. No rank leaves a barrier before that, and the last rank does not wait,
+so the shortest record of a call with all members is the transfer, and no clock is needed. Anything else is one-way: a
+broadcast, reduce, gather, scatter or send, whose sender may leave early. There the transfer is the longest record
+without its wait, which must be longer than the clock error; if one member left before another arrived, part of it was
+over by then, and it is unknown. A send over gloo is recorded until the program waits for it: its receive counts.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final
 
+from lostflops.account.align.calls import BARRIERS
 from lostflops.account.facts.alpha_beta import AlphaBeta, NoLineFits, alpha_beta
 from lostflops.account.facts.bandwidth import bus_factor
 from lostflops.account.ledger.call_sizes import SIZE
@@ -31,25 +33,33 @@ _ENDS: Final = 24
 """Points of a line, so that it is right on logarithmic axes too."""
 
 # A rank is once in a collective, and a transfer has two ends: to count different ranks takes much more memory.
-_CALLS: Final = """
-    with met as (select * from arrivals where event is not null {within}),
+MEASURED: Final = f"""
+    met as (select * from arrivals where event is not null {{within}}),
     seen as (
         select m.meeting, m.is_transfer, m.seen, m.expected, coalesce(m.wait, 0) as wait, m.rank, c.op as called,
-               c.group_id, c.group_size, {size} as bytes,
+               c.group_id, c.group_size, c.dtype, {SIZE} as bytes,
                if(m.is_transfer and c.op = 'send' and c.metadata = 'gloo', null, c.stop - c.start) as dur,
                coalesce(k.uncertainty, 0) as uncertainty
         from met m join collectives c on m.rank = c.rank and m.event = c.event
         left join clocks k on k.rank = c.rank
     ), calls as (
-        select meeting, if(bool_or(is_transfer), 'send_recv', max(called)) as op,
-               coalesce(max(group_id), '{unknown}') as group_id, max(group_size) as members, max(bytes) as bytes,
-               op in ('broadcast', 'send_recv') as is_one_way, bool_or(dur <= wait) as is_early,
-               if(is_one_way, max(dur - wait), min(dur)) as ns, max(uncertainty) as uncertainty,
-               if(bool_or(is_transfer), if(min(rank) = max(rank), 1, 2), count(*)) as ranks
-        from seen group by meeting having ranks = coalesce(max(expected), max(seen)) and ranks > 1
-    )
+        select meeting, bool_or(is_transfer) as is_pair, if(is_pair, 'send_recv', max(called)) as op,
+               coalesce(max(group_id), '{UNKNOWN_GROUP}') as group_id, max(group_size) as members,
+               max(dtype) as dtype, max(bytes) as bytes,
+               op not in ({", ".join(f"'{op}'" for op in sorted(BARRIERS))}) as is_one_way,
+               bool_or(dur <= wait) as is_early, if(is_one_way, max(dur - wait), min(dur)) as ns,
+               is_one_way and max(uncertainty) > ns as is_uncertain,
+               if(is_pair, if(min(rank) = max(rank), 1, 2), count(*)) as ranks,
+               coalesce(max(expected), max(seen)) as expected
+        from seen group by meeting
+    )"""
+"""SQL of the calls of a run with their transfers, in ns; the only definition of a measured transfer."""
+
+_CALLS: Final = f"""
+    with {MEASURED}
     select op, group_id, members, bytes, ns from calls
-    where op is not null and bytes > 0 and ns > 0 and not (is_one_way and (is_early or uncertainty > ns))
+    where op is not null and bytes > 0 and ns > 0 and ranks = expected and ranks > 1
+          and not (is_one_way and is_early) and not is_uncertain
     order by op, group_id, bytes, meeting"""
 
 
@@ -121,9 +131,8 @@ def transfers(run: Run, within: str, ranks: Sequence[int] = ()) -> list[GroupTra
     if ranks:
         own = ", ".join(map(str, ranks))
         within += f" and meeting in (select meeting from arrivals where rank in ({own}))"
-    query = _CALLS.format(size=SIZE, unknown=UNKNOWN_GROUP, within=within)
     found: dict[tuple[Any, ...], GroupTransfers] = {}
-    for op, group, members, size, ns in run.rows(query):
+    for op, group, members, size, ns in run.rows(_CALLS.format(within=within)):
         found.setdefault((op, group), GroupTransfers(op, group, members)).points.append((size, ns))
     return sorted(found.values(), key=lambda one: (-one.total, one.op, one.group))
 

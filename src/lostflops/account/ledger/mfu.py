@@ -1,21 +1,24 @@
 """The MFU waterfall: from 100% of the device's peak down to the FLOPs of the model, in bars that sum.
 
-MFU = model FLOPs / (wall x ranks x dense peak). HFU (hardware FLOPs utilization) has all counted FLOPs instead, also
-those that activation checkpointing and the backward pass of flash attention repeat: HFU is at least MFU. An unknown
-peak, or too little known work, makes both unknown: there is no default. The bars then end with compute.
+MFU = time that the model FLOPs need at the dense peak / (wall x ranks). FLOPs of each dtype need theirs: at the peak of
+one of them, a step of bf16 and fp8 would reach too much or too little. HFU (hardware FLOPs utilization) has all counted
+FLOPs instead, also those that activation checkpointing and the backward pass of flash attention repeat: HFU is at least
+MFU. An unknown peak, or too little known work, makes both unknown: there is no default. The bars then end with compute.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 from lostflops.account.facts.devices import Device, find_device
 from lostflops.account.ledger.lines import LINES
 from lostflops.account.ledger.scope import Scope
 from lostflops.account.ledger.total import RunLedger
-from lostflops.account.ledger.work import MATMUL_CLASSES, RankWork
+from lostflops.account.ledger.work import MATMUL_CLASSES, Effort, RankWork
 from lostflops.core.results import Bar, Waterfall
 from lostflops.core.units import format_flop, format_share, pluralise
 
@@ -49,10 +52,19 @@ class Claims:
 
 
 @dataclass(frozen=True, slots=True)
-class _Peak:
-    tflops: float
+class _Peaks:
+    rates: Mapping[str, float]
+    """FLOP per ns by dtype; the few FLOPs of a dtype without a known peak do not count."""
+    mean: float
+    """FLOP per ns of the counted mix of dtypes."""
     memory_gbs: float | None
+    words: str
     convention: str
+
+    def time(self, effort: Effort, flops: float) -> float:
+        """Return the ns that FLOPs of this kind need at peak."""
+        rate = self.rates.get(effort.work.dtype)
+        return 0.0 if rate is None else flops / rate
 
 
 class _Unknown(Exception):
@@ -79,16 +91,17 @@ def hfu(run: Run, asked: Scope, total: RunLedger, claims: Claims) -> float | Non
     if not total.total_ns or _several_devices(run, asked):
         return None
     try:
-        peak = _peak(run, asked, total.work, claims)
+        peaks = _peaks(run, asked, total.work, claims)
         _check_counted(total)
     except _Unknown:
         return None
-    at_peak = _done_flops(total) / (peak.tflops * _FLOPS_PER_NS)
+    at_peak = _at_peak(total.work, peaks)
     return at_peak / total.total_ns if at_peak <= total.work.matmul_ns else None
 
 
-def _done_flops(total: RunLedger) -> float:
-    return sum(effort.flops * count for effort, (count, _) in total.work.efforts.items())
+def _at_peak(work: RankWork, peaks: _Peaks) -> float:
+    """Return the time that all FLOPs need at peak, in ns."""
+    return sum(peaks.time(effort, effort.flops) * count for effort, (count, _) in work.efforts.items())
 
 
 def _bars(ns: dict[str, float] | dict[str, int], whole: int) -> tuple[Bar, ...]:
@@ -99,69 +112,114 @@ def _inside_compute(run: Run, asked: Scope, total: RunLedger, claims: Claims) ->
     """Return MFU, the bars inside compute in ns, and the convention; raise `_Unknown` if MFU is unknown."""
     if several := _several_devices(run, asked):
         raise _Unknown(f"rank {several} uses several devices, which share one ledger")
-    peak = _peak(run, asked, total.work, claims)
-    rate = peak.tflops * _FLOPS_PER_NS
+    peaks = _peaks(run, asked, total.work, claims)
     compute = total.lines["compute"]
     if claims.model_flops is not None:
-        return _compute_given_mfu(run, total, claims.model_flops, peak)
+        return _compute_given_mfu(run, total, claims.model_flops, peaks)
     _check_counted(total)
-    model = sum(effort.model_flops * count for effort, (count, _) in total.work.efforts.items())
-    done = _done_flops(total)
-    spent = total.work.matmul_ns
-    if done / rate > spent:
+    model = sum(peaks.time(effort, effort.model_flops) * count for effort, (count, _) in total.work.efforts.items())
+    done, spent = _at_peak(total.work, peaks), total.work.matmul_ns
+    if done > spent:
         raise _Unknown(
-            f"at {peak.tflops:g} TFLOPS, {format_flop(round(done))} would take "
-            f"{format_share(done / rate / (spent or 1))} of the time of matmul, attention and convolution kernels. The "
+            f"at {peaks.words}, {format_flop(round(sum(_flops_by_dtype(total.work).values())))} would take "
+            f"{format_share(done / (spent or 1))} of the time of matmul, attention and convolution kernels. The "
             "peak is not that of this device, or part of the work ran in a faster dtype: give the right peak with "
             "--peak-tflops."
         )
     inside = {
         "compute.no_model_flops": float(compute - spent),
-        "compute.recomputation": (done - model) / rate,
-        **_below_peak(total.work, spent - done / rate, rate, peak.memory_gbs),
+        "compute.recomputation": done - model,
+        **_below_peak(total.work, spent - done, peaks),
     }
-    return model / rate / total.total_ns, inside, f"{COUNTED}, over {peak.convention}."
+    return model / total.total_ns, inside, f"{COUNTED}, over {peaks.convention}."
 
 
-def _compute_given_mfu(run: Run, total: RunLedger, per_step: float, peak: _Peak) -> tuple[float, dict[str, float], str]:
+def _compute_given_mfu(
+    run: Run, total: RunLedger, per_step: float, peaks: _Peaks
+) -> tuple[float, dict[str, float], str]:
     """Compute MFU from the user's FLOPs of a step, shared evenly by the ranks of the job."""
     if not total.step_count:
         raise _Unknown(f"--model-flops is per step, and the window has no steps. {_MARK_STEPS}")
-    world = run.rows("select coalesce(max(world_size), 0) from ranks")[0][0]
-    ranks = max(int(world), len(run.ranks))
-    needed = per_step / ranks * total.step_count / (peak.tflops * _FLOPS_PER_NS)
+    ranks = run.world_size
+    needed = per_step / ranks * total.step_count / peaks.mean
     classes = total.parts.get("compute", Counter())
     flopless = sum(ns for name, ns in classes.items() if name not in (*MATMUL_CLASSES, "other"))
     could = total.lines["compute"] - flopless
     if needed > could:
         raise _Unknown(
-            f"at {peak.tflops:g} TFLOPS, {format_flop(round(per_step))} per step on {pluralise(ranks, 'rank')} would "
+            f"at {peaks.words}, {format_flop(round(per_step))} per step on {pluralise(ranks, 'rank')} would "
             f"take {format_share(needed / (could or 1))} of the time of all kernels that can do FLOPs. Check "
             "--model-flops (for one step of all ranks together) and --peak-tflops."
         )
     inside = {"compute.no_model_flops": float(flopless), "compute.below_peak": could - needed}
     given = f"{format_flop(round(per_step))} per step on {pluralise(ranks, 'rank')} (given)"
-    convention = f"{given}, over {peak.convention}."
+    convention = f"{given}, over {peaks.convention}."
     return needed / total.total_ns, inside, convention
 
 
-def _peak(run: Run, asked: Scope, work: RankWork, claims: Claims) -> _Peak:
+def _peaks(run: Run, asked: Scope, work: RankWork, claims: Claims) -> _Peaks:
+    """Return the peak of each dtype; raise `_Unknown` if too many FLOPs have none."""
     device = device_of(run, asked)
     memory = device.memory_gbs if device else None
     if claims.peak_tflops is not None:
-        return _Peak(claims.peak_tflops, memory, f"a peak of {claims.peak_tflops:g} TFLOPS (given)")
+        rates = dict.fromkeys(_flops_by_dtype(work), claims.peak_tflops * _FLOPS_PER_NS)
+        given = f"{claims.peak_tflops:g} TFLOPS"
+        return _Peaks(rates, claims.peak_tflops * _FLOPS_PER_NS, memory, given, f"a peak of {given} (given)")
     if device is None:
         raise _Unknown(f"{_device_reason(run, asked)}. Give the dense peak of one device with --peak-tflops.")
-    dtype = _main_dtype(work)
-    if dtype is None:
+    flops = _flops_by_dtype(work)
+    if not flops:
         raise _Unknown(
             "no op with shapes shows the dtype. Record with record_shapes=True, and without CUDA graphs: they replay "
             "kernels without ops. Or give --peak-tflops and --model-flops."
         )
-    if dtype not in device.peaks:
-        raise _Unknown(f"the {dtype} peak of {device.name} is not confirmed. Give it with --peak-tflops.")
-    rate = device.peaks[dtype]
-    return _Peak(rate, memory, f"the dense {dtype} peak of {device.name}, {rate:g} TFLOPS ({device.source})")
+    rates = {dtype: device.peaks[dtype] * _FLOPS_PER_NS for dtype in flops if dtype in device.peaks}
+    if len(flops) > 1:
+        faster = _find_faster(work, rates)
+        rates = {dtype: rate for dtype, rate in rates.items() if dtype not in faster}
+    unknown = [dtype for dtype in flops if dtype not in rates]
+    if unknown and (not rates or sum(flops[dtype] for dtype in unknown) > MOST_UNCOUNTED * sum(flops.values())):
+        raise _Unknown(
+            f"the {' and '.join(unknown)} peak of {device.name} is not confirmed, or products ran in a faster dtype "
+            "than they name. Give the peak with --peak-tflops."
+        )
+    mean = sum(flops[dtype] for dtype in rates) / sum(flops[dtype] / rate for dtype, rate in rates.items())
+    return _Peaks(rates, mean, memory, *_describe_peaks(device, flops, list(rates)))
+
+
+def _find_faster(work: RankWork, rates: Mapping[str, float]) -> set[str]:
+    """Return dtypes whose FLOPs need more time at their peak than their kernels took, such as fp32 done in tf32."""
+    needed, spent = Counter[str](), Counter[str]()
+    for effort, (count, ns) in work.efforts.items():
+        needed[effort.work.dtype] += int(effort.flops * count / rates.get(effort.work.dtype, inf))
+        spent[effort.work.dtype] += ns
+    uncounted = work.matmul_ns - work.counted_ns
+    return {dtype for dtype, ns in needed.items() if ns > spent[dtype] + uncounted}
+
+
+def _describe_peaks(device: Device, flops: Mapping[str, float], known: Sequence[str]) -> tuple[str, str]:
+    """Return the peaks in a few words, and the convention."""
+    whole = sum(flops.values())
+    if len(known) == 1:
+        (dtype,) = known
+        words = f"{device.peaks[dtype]:g} TFLOPS"
+        convention = f"the dense {dtype} peak of {device.name}, {words} ({device.source})"
+    else:
+        words = "the peaks of " + " and ".join(known)
+        listed = ", ".join(f"{format_share(flops[d] / whole)} in {d} at {device.peaks[d]:g} TFLOPS" for d in known)
+        convention = f"the dense peaks of {device.name} ({device.source}), each dtype over its own: {listed}"
+    left = "".join(
+        f"; {d} ({format_share(flops[d] / whole)}) not counted: its peak is unknown" for d in flops if d not in known
+    )
+    return words, convention + left
+
+
+def _flops_by_dtype(work: RankWork) -> dict[str, float]:
+    """Return counted FLOPs by dtype, those with most first."""
+    flops: dict[str, float] = {}
+    for effort, (count, _) in work.efforts.items():
+        flops[effort.work.dtype] = flops.get(effort.work.dtype, 0.0) + effort.flops * count
+    return dict(sorted(flops.items(), key=lambda one: -one[1]))
 
 
 def _several_devices(run: Run, asked: Scope) -> int | None:
@@ -192,14 +250,6 @@ def _device_reason(run: Run, asked: Scope) -> str:
     return f"the peak of {names[0]!r} is unknown" if names != ["no accelerator"] else "the trace names no accelerator"
 
 
-def _main_dtype(work: RankWork) -> str | None:
-    """Return the dtype of most matmul FLOPs, or None."""
-    flops: Counter[str] = Counter()
-    for effort, (count, _) in work.efforts.items():
-        flops[effort.work.dtype] += round(effort.flops * count)
-    return flops.most_common(1)[0][0] if flops else None
-
-
 def _check_counted(total: RunLedger) -> None:
     work = total.work
     if not work.efforts:
@@ -213,18 +263,18 @@ def _check_counted(total: RunLedger) -> None:
         )
 
 
-def _below_peak(work: RankWork, slack: float, rate: float, memory_gbs: float | None) -> dict[str, float]:
+def _below_peak(work: RankWork, slack: float, peaks: _Peaks) -> dict[str, float]:
     """Return the time of matmul-class kernels beyond that at peak, in ns.
 
     Their shapes move bytes, which bounds some of them; an op cannot be charged for more than it took. Without a known
     memory bandwidth the time cannot be split.
     """
-    if memory_gbs is None:
+    if peaks.memory_gbs is None:
         return {"compute.below_peak": slack}
     total = 0.0
     for effort, (count, ns) in work.efforts.items():
-        at_peak = effort.flops / rate
-        at_bandwidth = effort.work.bytes / memory_gbs
+        at_peak = peaks.time(effort, effort.flops)
+        at_bandwidth = effort.work.bytes / peaks.memory_gbs
         total += count * max(0.0, min(at_bandwidth, ns / count) - at_peak)
     bound = min(total, slack)
     return {"compute.bandwidth_bound": bound, "compute.below_achievable": slack - bound}

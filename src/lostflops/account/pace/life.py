@@ -1,8 +1,8 @@
 """The life of a job: all time of its ranks, from the first start to the last end, by what it was spent on.
 
-Each nanosecond of a rank is on exactly one line. Steps count as training up to the time of a normal step (`timings`),
-because the ledger says what is lost inside a step. Work that is done again after a restart counts as training: the
-collector does not know from which step a program goes on.
+Each nanosecond of a rank is on exactly one line. Ranks that were not recorded count like the mean of the others. Steps
+count as training up to the time of a normal step (`timings`), because the ledger says what is lost inside a step. Work
+that is done again after a restart counts as training: the collector does not know from which step a program goes on.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ _STEPS: Final = f"""
     from named group by rank, attempt"""
 _ATTEMPTS: Final = """
     with timed as (select rank, attempt, min(start) as first, max(stop) as last from timings group by rank, attempt)
-    select rank, attempt, start, stop, first, last, bool_or(first is not null) over (partition by attempt)
+    select rank, attempt, start, stop, first, last, bool_or(first is not null) over (partition by attempt),
+           greatest(world_size, count(*) over (partition by attempt)), count(*) over (partition by attempt)
     from attempts left join timed using (rank, attempt)
     where start is not null order by rank, start, attempt"""
 _STEP_LINES: Final = ("checkpointing", "evaluating", TRAINING, TRAINING, "starting", "profiling", "stalled")
@@ -69,17 +70,19 @@ def life_of(run: Run) -> Counter[str]:
     steps = _read_steps(run)
     life: Counter[str] = Counter()
     before: tuple[int, int] | None = None
-    for rank, attempt, start, written, first, last, is_timed in run.rows(_ATTEMPTS):
+    for rank, attempt, start, written, first, last, is_timed, ranks, recorded in run.rows(_ATTEMPTS):
+        own: Counter[str] = Counter()
         stop = latest = max(start, written or start, last or start)
         if before is not None and before[0] == rank:
-            life["restarting"] += max(0, start - before[1])
+            own["restarting"] += max(0, start - before[1])
             latest = max(latest, before[1])  # an attempt may begin and end while another runs
         before = rank, latest
         if first is None or last is None:
             # Without a step on any rank, the attempt ended before its first; a rank without steps was not timed.
-            life[UNKNOWN if is_timed else "starting"] += stop - start
+            own[UNKNOWN if is_timed else "starting"] += stop - start
         else:
-            life.update(_life_of_attempt(start, stop, first, last, steps.get((rank, attempt))))
+            own.update(_life_of_attempt(start, stop, first, last, steps.get((rank, attempt))))
+        life.update({line: ns * ranks // recorded for line, ns in own.items()})
     return life
 
 

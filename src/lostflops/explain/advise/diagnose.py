@@ -35,7 +35,7 @@ from lostflops.explain.advise.diagnosis import (
     diagnosis_code,
     stored_diagnosis,
 )
-from lostflops.explain.advise.findings import Priced, finding, price_claim
+from lostflops.explain.advise.findings import Priced, describe_job_hours, finding, price_claim
 from lostflops.explain.advise.rules import RULES
 from lostflops.store.derived import add_tables, data_digest
 from lostflops.store.tables import DIAGNOSIS, FINDINGS
@@ -97,7 +97,7 @@ def diagnosis(case: Case, *, usd_per_hour: float | None = None, rules: Sequence[
         wall=case.wall,
         lines=dict(case.total.lines),
         excess=found.excess,
-        notes=tuple(_case_notes(case)),
+        notes=(*_case_notes(case), *describe_job_hours(case.run)),
     )
 
 

@@ -11,6 +11,7 @@ from lostflops.core.units import pluralise
 from lostflops.explain.advise.case import Case
 from lostflops.explain.advise.diagnose import examine
 from lostflops.explain.advise.diagnosis import store_predictions
+from lostflops.explain.advise.findings import describe_job_hours
 from lostflops.explain.advise.rules import RULES
 from lostflops.predict.whatif.answer import answer, parse_change
 from lostflops.predict.whatif.whatif import tabulate_answer
@@ -58,7 +59,7 @@ def explain(
             *_build_whatif_blocks(case, one),
         ),
         more=() if events.rows else (events,),
-        notes=tuple(store_predictions(run, [one.stored])),
+        notes=(*describe_job_hours(run), *store_predictions(run, [one.stored])),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import hypot
 from typing import TYPE_CHECKING, Final
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from lostflops.explain.advise.claim import Claim, Gain, Place
     from lostflops.explain.advise.price import Price
     from lostflops.predict.whatif.predictions import StoredPrediction
+    from lostflops.store.run import Run
 
 SURE: Final = 0.5
 """A claim with a lower confidence than this is only suspected."""
@@ -126,7 +127,7 @@ def finding(case: Case, one: Priced, taken: Mapping[Place, int], usd_per_hour: f
     claim, lines = one.claim, _by_line(taken)
     lost = sum(lines.values())
     share = lost / (case.wall or 1)
-    hours = max(one.prediction.gain, 0.0) * len(case.total.ranks) * _HOURS
+    hours = max(one.prediction.gain, 0.0) * case.run.world_size * _HOURS
     ranks = f":{','.join(map(str, claim.ranks))}" if claim.ranks else ""
     return Finding(
         id=f"{claim.cause}{ranks}",
@@ -147,6 +148,12 @@ def finding(case: Case, one: Priced, taken: Mapping[Place, int], usd_per_hour: f
         doubt=one.doubt,
         record=one.record,
     )
+
+
+def describe_job_hours(run: Run) -> Iterator[str]:
+    """Say for how many ranks hours and money are, where that is not what was recorded."""
+    if len(run.ranks) < run.world_size:
+        yield f"Hours and money are for all {run.world_size:,} ranks of the job; {len(run.ranks):,} were recorded."
 
 
 def _by_line(taken: Mapping[Place, int]) -> dict[str, int]:

@@ -108,11 +108,10 @@ def same(found: JobComparison) -> Pairs:
 
 
 def _ranks(run: Run) -> dict[str, str]:
-    devices, world, known, backend = run.rows(
-        "select list(distinct device order by device) filter (device is not null), max(world_size), count(*), "
-        "max(backend) from ranks"
-    )[0]
-    found = {"device": " and ".join(devices or ()) or "no accelerator", "world size": str(world or known)}
+    [(devices, backend)] = run.rows(
+        "select list(distinct device order by device) filter (device is not null), max(backend) from ranks"
+    )
+    found = {"device": " and ".join(devices or ()) or "no accelerator", "world size": str(run.world_size)}
     return {**found, "backend": backend} if backend else found
 
 

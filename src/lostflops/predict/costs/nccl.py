@@ -12,7 +12,6 @@ all-to-all and send/recv are not in NCCL's model; here they are sends over the s
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -47,20 +46,13 @@ _LATENCIES: Final[dict[tuple[str, str], Latency]] = {
 _NVLS_US: Final = 25.0
 _NVLS_TREE_NET_US: Final = 20.9
 
-_GENERATIONS: Final = {
-    "V100": 0,
-    "A100": 1,
-    "A10": 1,
-    "A40": 1,
-    "RTX 3": 1,
-    "H100": 2,
-    "H200": 2,
-    "H800": 2,
-    "H20": 2,
-    "B200": 3,
-    "B300": 3,
-}
-_AMPERE, _HOPPER = 1, 2
+_GENERATIONS: Final = (
+    ("P100", "P4", "V100", "T4"),
+    ("A100", "A800", "A10", "A30", "A40", "RTX 3", "RTX A", "RTX 4", "L4"),
+    ("H100", "H200", "H800", "H20"),
+    ("B200", "B300"),
+)
+"""Parts of the names of devices that share NCCL's constants: up to Turing, Ampere and Ada, Hopper, Blackwell."""
 _NVLINK_RATE: Final = (20 / 25, 20 / 25, 20.6 / 25, 40.1 / 50)
 """Part of a link's datasheet rate that NCCL counts on, by generation."""
 _PCI_RATE: Final = 12 / 15.75
@@ -231,11 +223,16 @@ def _fabric(group: CommGroup, topology: NetworkTopology) -> _Fabric:
         raise UnknownCost(
             f"{topology.name} does not describe its network: add nics_per_host and nic_gbs, or calibrate on two hosts"
         )
-    device = topology.device or ""
-    if re.search(r"\bMI\d|TPU", device):  # AMD Instinct and Google; "MIG" is a part of an NVIDIA device
-        raise UnknownCost(f"NCCL's model does not apply to {device}: run lostflops calibrate there")
-    known = [generation for name, generation in _GENERATIONS.items() if name in device]
-    return _Fabric(group, topology, max(known, default=_HOPPER if topology.nvls else _AMPERE))
+    if topology.device is None:
+        raise UnknownCost(
+            f"NCCL's constants depend on the device, and {topology.name} does not name its device: add it, or run "
+            "lostflops calibrate there"
+        )
+    device = topology.device.upper()
+    known = [number for number, names in enumerate(_GENERATIONS) if any(name in device for name in names)]
+    if not known:
+        raise UnknownCost(f"NCCL's model has no constants for {topology.device}: run lostflops calibrate there")
+    return _Fabric(group, topology, max(known))
 
 
 def _protocols(fabric: _Fabric) -> Iterator[Protocol]:
@@ -326,7 +323,8 @@ def _time(op: Op, size: int, way: Way, group: CommGroup, topology: NetworkTopolo
     compared = group.hosts == 1 and way.algorithm in {"ring", "sends"}
     high = us * (SLOWEST if compared else SLOWEST_UNCOMPARED) + LAUNCH_US
     said = "sends, which NCCL does not model" if op in _SENDS else f"protocol {way.protocol}"
-    source = f"NCCL's model for {topology.name} ({said}), not measured"
+    cpu = ", with an Intel CPU as NCCL assumes" if topology.cpu is None and group.hosts > 1 else ""
+    source = f"NCCL's model for {topology.name} ({said}{cpu}), not measured"
     return CollectiveTime(
         ns=1000 * us, low=1000 * FASTEST * least, high=1000 * high, algorithm=way.algorithm, source=source
     )

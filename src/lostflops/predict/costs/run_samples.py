@@ -1,10 +1,6 @@
 """Calibration samples, learned from a run's own collectives.
 
-Each call gives one sample: its transfer without waits. The last member to arrive does not wait and has the shortest
-call. If all members of a call were recorded, that duration is the transfer, and no clock is needed. A broadcast,
-reduce, gather, scatter or send is not a barrier, and a sender may leave before the data arrives. Its transfer is the
-longest time from the last arrival on, which must be longer than the clock error. If one member left before another
-arrived, part of the transfer was over by then, and the call gives no sample.
+Each call of which all members were recorded gives one sample: its transfer without waits, as `transfer_times` has it.
 """
 
 from __future__ import annotations
@@ -13,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from lostflops.account.ledger.call_sizes import SIZE
+from lostflops.account.align.transfer_times import MEASURED
 from lostflops.core.units import pluralise
 from lostflops.predict.costs.calibration import CalibratedCollective, CalibratedHost, Calibration
 from lostflops.predict.costs.times import OPS, CommGroup
@@ -21,30 +17,20 @@ from lostflops.predict.costs.times import OPS, CommGroup
 if TYPE_CHECKING:
     from lostflops.store.run import Run
 
-_CALLS: Final = """
-    with seen as (
-        select a.meeting, a.is_transfer, a.seen, a.expected, a.wait, c.rank, c.op, c.dtype, c.stop - c.start as dur,
-               {size} as bytes,
-               r.host, r.device_index, coalesce(k.uncertainty, 0) as uncertainty,
-               r.device is not null and l.kind = 'thread' as is_beside,
-               c.op = 'send' and c.metadata = 'gloo' as is_noticed_late
-        from arrivals a join collectives c on a.rank = c.rank and a.event = c.event
-        join ranks r on r.rank = c.rank left join clocks k on k.rank = c.rank
-        left join lanes l on l.rank = c.rank and l.lane = c.lane
-    ), calls as (
-        select meeting, bool_or(is_transfer) as is_transfer, count(distinct rank) as ranks,
-               coalesce(max(expected), max(seen)) as expected, max(op) as op, max(dtype) as dtype, max(bytes) as bytes,
-               min(dur) as shortest, max(if(is_noticed_late, null, dur - coalesce(wait, 0))) as longest,
-               max(uncertainty) as uncertainty,
-               bool_or(dur <= wait) as is_early, {hosts} as hosts,
-               count(host) < count(*) as is_guessed, coalesce(bool_or(is_beside), false) as is_beside
-        from seen group by meeting
+_CALLS: Final = f"""
+    with {MEASURED.format(within="")},
+    placed as (
+        select meeting, {{hosts}} as hosts, count(host) < count(*) as is_guessed,
+               coalesce(bool_or(device is not null and kind = 'thread'), false) as is_beside
+        from (
+            select m.meeting, r.rank, r.host, r.device, r.device_index, l.kind
+            from met m join collectives c on m.rank = c.rank and m.event = c.event join ranks r on r.rank = c.rank
+            left join lanes l on l.rank = c.rank and l.lane = c.lane
+        ) group by meeting
     )
-    select op, is_transfer, ranks, expected, hosts, bytes, shortest, longest, uncertainty, is_guessed, is_beside,
-           is_early, dtype
-    from calls order by meeting"""
-
-_ONE_WAY: Final = ("broadcast", "reduce", "gather", "scatter", "send_recv")
+    select op, is_pair, ranks, expected, hosts, bytes, ns, is_one_way and is_early, is_uncertain, is_guessed, is_beside,
+           dtype
+    from calls join placed using (meeting) order by meeting"""
 
 _BY_NAME: Final = """case when count(host) = count(*) then count(distinct host)
     when count(device_index) = count(*) then ceil(count(distinct rank) / count(distinct device_index)) end"""
@@ -55,7 +41,7 @@ def learn(run: Run, ranks_per_host: int | None = None) -> Calibration:
     which ranks share a host."""
     hosts = _BY_NAME if ranks_per_host is None else f"count(distinct rank // {int(ranks_per_host)})"
     learned = _Learned()
-    for row in run.rows(_CALLS.format(hosts=hosts, size=SIZE)):
+    for row in run.rows(_CALLS.format(hosts=hosts)):
         learned.take(*row)
     unmatched = run.rows(
         "select count(*) from collectives c where not exists "
@@ -83,11 +69,8 @@ class _Learned:
     beside: int = 0
     early: int = 0
 
-    def take(self, op: str | None, is_transfer: bool, ranks: int, expected: int, hosts: int | None, *rest: Any) -> None:
-        size, shortest, longest, uncertainty, is_guessed, is_beside, is_early, dtype = rest
-        name = "send_recv" if is_transfer else op
-        one_way = name in _ONE_WAY
-        ns = longest if one_way else shortest
+    def take(self, name: str | None, is_pair: bool, ranks: int, expected: int, hosts: int | None, *rest: Any) -> None:
+        size, ns, is_early, is_uncertain, is_guessed, is_beside, dtype = rest
         if is_beside:
             self.beside += 1
         elif name is None or not size:
@@ -98,13 +81,13 @@ class _Learned:
             self.partial += 1
         elif hosts is None:
             self.unplaced += 1
-        elif one_way and is_early:
+        elif is_early:
             self.early += 1
-        elif ns <= 0 or (one_way and uncertainty > ns):
+        elif ns <= 0 or is_uncertain:
             self.uncertain += 1
         else:
             level = CommGroup(ranks, int(hosts)).level
-            if is_transfer:
+            if is_pair:
                 level = "pair.host" if hosts == 1 else "pair.across"
             self.guessed += is_guessed
             self.samples.setdefault((name, level, ranks, int(hosts), size, dtype), []).append(ns)
@@ -117,14 +100,14 @@ class _Learned:
 
 
 def _facts(run: Run) -> dict[str, Any]:
-    rows = run.rows("select rank, host, device, world_size, backend from ranks order by rank")
+    rows = run.rows("select rank, host, device, backend from ranks order by rank")
     hosts: dict[str, list[int]] = {}
     for rank, host, *_ in rows:
         if host is not None:
             hosts.setdefault(host, []).append(rank)
-    devices = {device for _, _, device, *_ in rows}
+    devices = {device for _, _, device, _ in rows}
     return {
-        "world_size": next((size for *_, size, _ in rows if size), len(rows)),
+        "world_size": run.world_size,
         "backend": next((backend for *_, backend in rows if backend), None),
         "device": "cpu" if devices <= {None} else "cuda",
         "device_name": next(iter(devices)) if len(devices) == 1 else None,

@@ -21,7 +21,7 @@ from lostflops.account.ledger.work import MATMUL_CLASSES
 from lostflops.core.errors import NotApplicable, UnknownCost
 from lostflops.core.units import format_share, pluralise
 from lostflops.predict.costs.kernels.model import kernel_times
-from lostflops.predict.elsewhere.forecast import INSTEAD, Forecast, Forecasts, Refused, count_ranks
+from lostflops.predict.elsewhere.forecast import INSTEAD, Forecast, Forecasts, Refused
 from lostflops.predict.elsewhere.op_steps import StepOps, median_step, read_step_ops
 from lostflops.predict.estimate.rates import LAUNCH_NS
 from lostflops.predict.graph.lines import mean_lines
@@ -91,7 +91,7 @@ def forecast_computed(run: Run, start: Baseline, progress: Progress | None = Non
 
 
 def _read_steps(run: Run, start: Baseline) -> list[StepOps]:
-    if count_ranks(run) > 1:
+    if run.world_size > 1:
         raise NotApplicable(
             "this job has several ranks without an accelerator, and how devices would join them is not known: "
             f"record one rank, or {INSTEAD}"

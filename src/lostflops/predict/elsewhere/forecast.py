@@ -11,7 +11,6 @@ from lostflops.predict.estimate.rates import capacity
 
 if TYPE_CHECKING:
     from lostflops.account.ledger.bound import Bound
-    from lostflops.store.run import Run
 
 
 INSTEAD: Final = "describe the job instead: lostflops estimate --help"
@@ -65,12 +64,6 @@ class Forecasts:
     """Notes about the run, not about a device."""
     is_guess: bool = False
     """Whether the replay does not match the run."""
-
-
-def count_ranks(run: Run) -> int:
-    """Return the number of ranks of the job, recorded or not."""
-    recorded = run.rows("select coalesce(max(world_size), 0) from ranks")[0][0]
-    return max(int(recorded), len(run.ranks))
 
 
 def fits(peak: int | None, device: Device) -> bool | None:

@@ -19,7 +19,7 @@ from lostflops.account.ledger.bound import Bound
 from lostflops.account.ledger.total import RankLines, RunLedger
 from lostflops.core.errors import NotApplicable, UnknownCost
 from lostflops.predict.costs.kernels.rescale import half_width
-from lostflops.predict.elsewhere.forecast import INSTEAD, Forecast, Forecasts, Refused, count_ranks
+from lostflops.predict.elsewhere.forecast import INSTEAD, Forecast, Forecasts, Refused
 from lostflops.predict.graph.editing import retime_graph
 from lostflops.predict.graph.lines import mean_lines
 from lostflops.predict.graph.longest import expect_replays
@@ -65,7 +65,7 @@ def forecast_recorded(run: Run, start: Baseline, progress: Progress | None = Non
     return Forecasts(
         measured=start.measured,
         now=f"the {now.name} of this run",
-        ranks=count_ranks(run),
+        ranks=run.world_size,
         made=tuple(made),
         refused=tuple(refused),
         peak=peak,

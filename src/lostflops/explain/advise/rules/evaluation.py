@@ -54,7 +54,7 @@ def _find(case: Case) -> Iterator[Claim]:
 
 def _split_share(case: Case, evaluating: int) -> str:
     """Return which part of the time of an evaluation is saved if all ranks of the job share it."""
-    [(world,)] = case.run.rows("select coalesce(max(world_size), count(distinct rank)) from ranks")
+    world = case.run.world_size
     return f"{world - 1}/{world}" if evaluating == 1 and world > 1 else "most"
 
 
