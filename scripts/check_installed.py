@@ -6,7 +6,7 @@ import sys
 from importlib.metadata import distribution, distributions
 from importlib.resources import files
 
-DIRECT = {"duckdb", "isal", "msgspec", "numpy", "rich", "typer"}
+DIRECT = {"duckdb", "isal", "msgspec", "numpy", "rich", "scipy", "typer"}
 TOOLS = {"pip", "setuptools", "wheel"}
 
 

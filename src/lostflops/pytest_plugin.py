@@ -27,12 +27,9 @@ def lostflops_gate() -> Callable[..., dict[str, Any]]:
 def _gate_runs(
     *, baseline: Runs, candidate: Runs, max_regress: float = 0.03, anyway: bool = False, strict: bool = False
 ) -> dict[str, Any]:
-    from lostflops.core.errors import UsageError  # noqa: PLC0415
     from lostflops.explain.compare.gate import GateOutcome, gate  # noqa: PLC0415 - only where a test asks
     from lostflops.explain.compare.sides import read_pair  # noqa: PLC0415
 
-    if not 0 < max_regress < 1:
-        raise UsageError(f"max_regress {max_regress!r} is not a share between 0 and 1, such as 0.03")
     result, found = gate(read_pair(_paths(baseline), _paths(candidate), anyway=anyway), max_regress)
     if found is GateOutcome.REGRESSED or (strict and found is GateOutcome.INCONCLUSIVE):
         pytest.fail(result.verdict, pytrace=False)

@@ -11,6 +11,8 @@ from textwrap import dedent
 
 import pytest
 
+import lostflops as lf
+from lostflops.core.errors import UsageError
 from made_timed_runs import noisy, recorded
 
 ROOT = Path(__file__).parents[2]
@@ -41,6 +43,11 @@ def test_the_exit_code_tells(made, lostflops):
     assert gate(lostflops, made, "slow", "--max-regress", "0.2").code == 0
     assert gate(lostflops, made, "slow", "--max-regress", "much").code == 2
     assert gate(lostflops, made, "gone").code == 5
+
+
+def test_a_limit_of_three_hundred_percent_is_refused(made):
+    with pytest.raises(UsageError, match="not a share between 0 and 1"):
+        lf.gate(made / "main" / "0", made / "slow" / "0", max_regress=3)
 
 
 def test_a_limit_below_the_noise_is_refused(made, lostflops):

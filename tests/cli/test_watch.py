@@ -217,8 +217,8 @@ def test_watching_loads_no_engine(job: MadeJob, tmp_path: Path) -> None:
     job.run(0, 1)
     script = (
         "import sys\nfrom lostflops.cli.main import main\n"
-        "try:\n    main(sys.argv[1:])\n"
-        "finally:\n    print(sorted({'duckdb', 'numpy', 'torch', 'opentelemetry'} & set(sys.modules)), file=sys.stderr)"
+        "heavy = {'duckdb', 'numpy', 'scipy', 'torch', 'opentelemetry'}\n"
+        "try:\n    main(sys.argv[1:])\nfinally:\n    print(sorted(heavy & set(sys.modules)), file=sys.stderr)"
     )
     done = subprocess.run(
         [sys.executable, "-c", script, "watch", tmp_path / "run", "--once"],

@@ -13,8 +13,6 @@ from hypothesis import strategies as st
 
 from lostflops.fleet.change_points import (
     compute_deviates,
-    compute_normal_deviate,
-    compute_student_deviate,
     find_breaks,
 )
 from lostflops.fleet.regressions import JobHistory, find_regressions
@@ -158,19 +156,6 @@ def test_the_test_is_that_of_student_where_no_run_is_wild(steps: list[float]) ->
     rises, _ = compute_deviates(values[None, :], np.zeros((1, len(steps))), OWN_NOISE)
     naive = [values[place:].mean() - values[:place].mean() for place in range(4, len(steps) - 1)]
     np.testing.assert_allclose(rises[0], naive, atol=1e-12)
-
-
-@given(st.floats(-6, 6), st.floats(1, 100))
-def test_deviates_convert_back(deviate: float, freedom: float) -> None:
-    student = compute_student_deviate(deviate, freedom)
-    assert float(compute_normal_deviate(np.array(student), np.array(freedom))) == pytest.approx(deviate, abs=1e-9)
-
-
-@pytest.mark.parametrize(
-    ("deviate", "freedom", "quantile"), [(1.6449, 5, 2.015), (1.96, 10, 2.228), (2.5758, 30, 2.75)]
-)
-def test_deviates_are_those_of_the_tables(deviate: float, freedom: float, quantile: float) -> None:
-    assert compute_student_deviate(deviate, freedom) == pytest.approx(quantile, rel=0.01)
 
 
 def test_series_that_are_alike_borrow_noise_and_others_do_not() -> None:

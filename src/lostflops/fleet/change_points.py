@@ -16,6 +16,7 @@ from typing import Final
 
 import numpy as np
 
+from lostflops.core.stats import t_to_normal
 from lostflops.fleet.robust import Floats, Ints
 from lostflops.fleet.step_noise import FLOOR, StepNoise
 
@@ -69,7 +70,7 @@ def compute_deviates(values: Floats, errors: Floats, noise: StepNoise) -> tuple[
     within = squares - before * low**2 - after * high**2 + noise.runs * noise.spread**2
     variance = np.maximum(within / freedom, FLOOR**2) * (1 / before + 1 / after)
     variance *= (1 + noise.correlation) / (1 - noise.correlation)
-    return high - low, compute_normal_deviate((high - low) / np.sqrt(variance), freedom)
+    return high - low, t_to_normal((high - low) / np.sqrt(variance), freedom)
 
 
 def weigh_runs(values: Floats, errors: Floats) -> Floats:
@@ -85,19 +86,6 @@ def weigh_runs(values: Floats, errors: Floats) -> Floats:
     middle = np.sort(values[:, np.minimum(around, count - 1)], axis=2)[:, :, 2]
     distance = np.abs(values - middle) / spread * np.sqrt(certain)
     return np.asarray(certain * np.minimum(1, (_WILD / np.maximum(distance, 1e-9)) ** 2))
-
-
-def compute_normal_deviate(deviate: Floats, freedom: Floats) -> Floats:
-    """Convert a deviate of Student's t to the normal deviate of the same probability (Wallace 1959)."""
-    freedom = np.maximum(freedom, 0.5)
-    size = np.sqrt(freedom * np.log1p(deviate**2 / freedom)) * (8 * freedom + 1) / (8 * freedom + 3)
-    return np.asarray(np.copysign(size, deviate))
-
-
-def compute_student_deviate(deviate: float, freedom: float) -> float:
-    """Convert a normal deviate to that of Student's t: the inverse of `compute_normal_deviate`."""
-    size = abs(deviate) * (8 * freedom + 3) / (8 * freedom + 1)
-    return float(np.copysign(np.sqrt(freedom * np.expm1(size**2 / freedom)), deviate))
 
 
 def _find_first_breaks(values: Floats, errors: Floats, lengths: Ints, noise: StepNoise) -> tuple[Ints, Ints]:

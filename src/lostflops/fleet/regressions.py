@@ -16,20 +16,13 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from lostflops.fleet.change_points import (
-    RUNS_AFTER,
-    RUNS_BEFORE,
-    Break,
-    compute_student_deviate,
-    find_breaks,
-    weigh_runs,
-)
+from lostflops.core.stats import t_quantile
+from lostflops.fleet.change_points import RUNS_AFTER, RUNS_BEFORE, Break, find_breaks, weigh_runs
 from lostflops.fleet.robust import Floats, Ints
 from lostflops.fleet.step_noise import FLOOR, OWN_NOISE, StepNoise, fit_step_noise
 from lostflops.fleet.step_times import SeriesOfSteps, StepTime, list_series
 
-_DEVIATE: Final = 1.645
-"""Of a 90% interval."""
+_CONFIDENCE: Final = 0.9
 _NEAR: Final = 3
 """A change may be so many runs before or after the one that was seen first."""
 _NEW_COMMIT: Final = 2.0
@@ -265,7 +258,7 @@ def _report_change(series: SeriesOfSteps, found: Break, before: PaceLevel, after
     """Report one change."""
     first, last = series.runs[found.first], series.runs[found.first - 1]
     rise = float(np.log(after.step_ns / before.step_ns))
-    margin = compute_student_deviate(_DEVIATE, before.freedom) * float(np.hypot(before.error, after.error))
+    margin = t_quantile(_CONFIDENCE, before.freedom) * float(np.hypot(before.error, after.error))
     return PaceChange(
         run=first.run,
         run_before=last.run,

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from lostflops.core.stats import log_chi_square
 from lostflops.fleet.robust import Floats, Ints
 
 FLOOR: Final = 3e-4
@@ -84,36 +85,18 @@ def _estimate_correlation(near: Floats, far: Floats) -> float:
 
 def _fit_variances(variances: Floats, freedom: Floats) -> tuple[float, float]:
     """Fit how alike variances are: the degrees of freedom of their common distribution, and its scale."""
-    logs = np.log(variances) - _digamma(freedom / 2) + np.log(freedom / 2)
-    excess = float(np.var(logs, ddof=1) - np.mean(_trigamma(freedom / 2)))
-    most = min(_MOST_BORROWED, len(variances)) / 2
-    half = min(most, _invert_trigamma(max(excess, 1e-3)))
-    shift = float(_digamma(np.array([half]))[0]) - np.log(half)
-    return 2 * half, float(np.exp(np.mean(logs) + shift))
+    shifts, chance = log_chi_square(freedom)
+    logs = np.log(variances) - shifts
+    excess = max(float(np.var(logs, ddof=1) - np.mean(chance)), 1e-3)
+    runs = min(float(_MOST_BORROWED), float(len(variances)), _find_freedom(excess))
+    shift, _ = log_chi_square(np.array([runs]))
+    return runs, float(np.exp(np.mean(logs) + shift[0]))
 
 
-def _digamma(values: Floats) -> Floats:
-    """Compute the derivative of the logarithm of the gamma function: shifted by 6, then its asymptotic series."""
-    total = np.zeros_like(values)
-    for step in range(6):
-        total -= 1 / (values + step)
-    x = values + 6
-    return np.asarray(total + np.log(x) - 1 / (2 * x) - 1 / (12 * x**2) + 1 / (120 * x**4))
-
-
-def _trigamma(values: Floats) -> Floats:
-    """Compute the derivative of digamma in the same way."""
-    total = np.zeros_like(values)
-    for step in range(6):
-        total += 1 / (values + step) ** 2
-    x = values + 6
-    return np.asarray(total + 1 / x + 1 / (2 * x**2) + 1 / (6 * x**3) - 1 / (30 * x**5))
-
-
-def _invert_trigamma(wanted: float) -> float:
-    """Find the argument at which trigamma has this value, which falls with it."""
-    low, high = 1e-3, 1e3
+def _find_freedom(wanted: float) -> float:
+    """Find the freedom with which the logarithm of a measured variance has this variance, which falls with it."""
+    low, high = 2e-3, 2e3
     for _ in range(60):
         middle = float(np.sqrt(low * high))
-        low, high = (middle, high) if float(_trigamma(np.array([middle]))[0]) > wanted else (low, middle)
+        low, high = (middle, high) if log_chi_square(np.array([middle]))[1][0] > wanted else (low, middle)
     return low

@@ -2,9 +2,12 @@
 
 import numpy as np
 import pytest
+from benchmarks.diff.gate import ONE_SIDED, PATTERNS, judge
 
-from lostflops.account.pace.blocks import Location, block_length, mean, typical
-from lostflops.explain.compare.change import MEAN, TYPICAL, Noise, Verdict, change, verdict
+from lostflops.account.pace.blocks import Location, mean, typical
+from lostflops.core.stats import Machine
+from lostflops.explain.compare.change import Noise, Verdict, change, verdict
+from lostflops.explain.compare.gate import GateOutcome, outcome
 from lostflops.explain.compare.power import estimate_needed_runs
 
 
@@ -12,9 +15,9 @@ def located(*values, error=0.0):
     return [Location(value, error, 50) for value in values]
 
 
-def judged(before, after, between=0.05, margin=0.02):
-    middle = change(before, after, confidence=TYPICAL, between=between)
-    return verdict(middle, change(before, after, confidence=MEAN, between=between), margin)
+def judged(before, after, machine=Machine.HOST, margin=0.02):
+    middle = change(before, after, machine)
+    return verdict(middle, middle, margin)
 
 
 def called(chance, runs, between_runs, trials, slower=0.0):
@@ -50,8 +53,9 @@ def test_a_tenth_is_found_with_three_runs_of_each():
 
 def test_one_run_of_each_never_calls_what_runs_differ_by():
     assert judged(located(100), located(105)) is Verdict.INCONCLUSIVE
-    assert judged(located(100), located(98.1), between=0.02) is Verdict.INCONCLUSIVE
-    assert judged(located(100), located(110)) is Verdict.SLOWER
+    assert judged(located(100), located(98.1), Machine.ACCELERATOR) is Verdict.INCONCLUSIVE
+    assert judged(located(100), located(113)) is Verdict.SLOWER
+    assert judged(located(100), located(105), Machine.ACCELERATOR) is Verdict.SLOWER
     assert judged(located(100), located(100.0)) is Verdict.INCONCLUSIVE  # no difference is a claim too
 
 
@@ -103,8 +107,8 @@ def test_long_steps_that_are_few_are_found_by_the_mean():
         return steps
 
     sides = [[run(long) for _ in range(4)] for long in (0, 150)]
-    middle = change(*([typical(one) for one in side] for side in sides), confidence=TYPICAL, between=0.05)
-    average = change(*([mean(one) for one in side] for side in sides), confidence=MEAN, between=0.05)
+    middle = change(*([typical(one) for one in side] for side in sides), Machine.HOST)
+    average = change(*([mean(one) for one in side] for side in sides), Machine.HOST)
     assert middle.sign == 0
     assert average.value == pytest.approx(0.075, abs=0.01)
     assert verdict(middle, average) is Verdict.SLOWER
@@ -123,11 +127,58 @@ def test_the_error_of_a_location_is_what_locations_differ_by():
     assert told > 1.5 * independent  # what it would be if steps knew nothing of each other
 
 
-def test_blocks_follow_the_autocorrelation():
-    chance = np.random.default_rng(6)
-    lengths = [block_length(np.repeat(chance.normal(size=600 // by), by)) for by in (1, 3, 12)]
-    assert lengths[0] <= 3 < lengths[1] < lengths[2]
-    assert block_length(np.ones(50)) == 1
+def compare_steps(before, after):
+    """Compare one run of each, by the typical step and by the mean."""
+    return [change([locate(before)], [locate(after)], Machine.ACCELERATOR) for locate in (typical, mean)]
+
+
+def test_one_run_of_each_shows_long_steps_that_come_back():
+    """Every tenth step ten times longer, in 200 steps: the mean is 90% longer, and the typical step is not."""
+    before, after = np.exp(0.02 * np.random.default_rng(10).normal(size=(2, 200)))
+    after[::10] *= 10
+    middle, average = compare_steps(before, after)
+    assert middle.sign == 0
+    assert verdict(middle, average) is Verdict.SLOWER
+    assert outcome(middle, average, 0.02) is GateOutcome.REGRESSED
+    assert outcome(average, middle, 0.02) is GateOutcome.REGRESSED
+
+
+def test_a_mean_that_is_unknown_passes_nothing():
+    """One step in a hundred stalls: a run shows too few stalls to know how often they occur."""
+    before, after = np.exp(0.005 * np.random.default_rng(11).normal(size=(2, 200)))
+    before[[50, 130]] *= 10
+    after[[20, 170]] *= 10
+    middle, average = compare_steps(before, after)
+    assert middle.at_most < 0.05 < average.at_most
+    assert outcome(middle, average, 0.05) is GateOutcome.INCONCLUSIVE
+    assert verdict(middle, average, 0.1) is Verdict.INCONCLUSIVE
+
+
+@pytest.mark.parametrize("twice", [1, 2])
+def test_the_assumed_spread_may_be_half_of_the_true_one(twice):
+    """Runs of one level each, without noise of steps: only the spread between runs decides."""
+    chance, pairs = np.random.default_rng(12), 3000
+    levels = np.exp(chance.normal(size=(pairs, 2)) * twice * Machine.ACCELERATOR.spread)
+
+    def count(slower, wanted):
+        changes = [change(located(a), located(b * (1 + slower)), Machine.ACCELERATOR) for a, b in levels]
+        return sum(outcome(found, found, 0.02) is wanted for found in changes) / pairs
+
+    assert count(0.04, GateOutcome.PASSED) <= 0.05
+    assert count(0.0, GateOutcome.REGRESSED) <= 0.02
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+@pytest.mark.few(2)
+def test_the_gate_is_seldom_wrong(pattern):
+    """A small part of the table in docs/explanation/comparing.md."""
+    for cell in judge(pattern, 60):
+        if cell["spread"] > 1:
+            continue
+        if cell["slower"] == 0.04 or pattern == ONE_SIDED:
+            assert cell.get("gate: passed", 0) <= 0.05 * cell["pairs"]
+        elif not cell["slower"]:
+            assert cell.get("gate: regressed", 0) <= 0.02 * cell["pairs"]
 
 
 def test_one_step_tells_nothing():
@@ -141,7 +192,7 @@ def test_as_many_runs_as_are_asked_for_find_three_percent(runs):
     chance, found, trials = np.random.default_rng(7), 0, 120
     for _ in range(trials):
         before, after = (located(*np.exp(0.01 * chance.normal(size=runs))) for _ in range(2))
-        seen = change(before, after, confidence=TYPICAL, between=0.05)
+        seen = change(before, after, Machine.HOST)
         asked = estimate_needed_runs(seen.noise, 0.03, runs=runs, steps=100).runs
         before, after = (located(*(level * np.exp(0.01 * chance.normal(size=asked)))) for level in (1, 1.03))
         found += judged(before, after) is Verdict.SLOWER

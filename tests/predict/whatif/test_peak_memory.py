@@ -11,10 +11,11 @@ from tests.made_whatif import made
 from lostflops.account.memory.blocks import RankMemory
 from lostflops.account.memory.owners import Owner
 from lostflops.core.errors import NotApplicable
+from lostflops.core.stats import PEAKS_DIFFER
 from lostflops.predict.whatif.answer import Applied
 from lostflops.predict.whatif.change import Change, Edited, Facts, Remembered
 from lostflops.predict.whatif.memory_edits.editing import scale_blocks, select_owned_blocks
-from lostflops.predict.whatif.peak_memory import BETWEEN_RUNS, collect_memory_notes, predict_memory
+from lostflops.predict.whatif.peak_memory import collect_memory_notes, predict_memory
 
 START = memory(
     Block(Owner.PARAMETERS, 600),
@@ -47,7 +48,7 @@ def applied(remember: Remember | None, value: str = "activations", facts: Facts 
 def test_the_interval_holds_what_the_change_doubts_and_what_runs_differ_by() -> None:
     found = predict_memory(FACTS, [applied(halved)])
     assert (found.before.peak_bytes, found.after.peak_bytes) == (1000, 800)
-    off = np.hypot(0.2 * 200, BETWEEN_RUNS * 800)
+    off = np.hypot(0.2 * 200, PEAKS_DIFFER * 800)
     assert (found.low, found.high) == (round(800 - off), round(800 + off))
 
 
@@ -56,7 +57,7 @@ def test_changes_compose_and_know_what_the_ones_before_them_made_so() -> None:
     found = predict_memory(FACTS, [applied(halved, facts=later), applied(halved, "parameters")])
     assert found.after.peak_bytes == 500
     assert found.notes == ("halve=activations: activations halved, None", "halve=parameters: parameters halved, 8")
-    assert found.off == pytest.approx(np.sqrt((0.2 * 200) ** 2 + (0.2 * 300) ** 2 + (BETWEEN_RUNS * 500) ** 2))
+    assert found.off == pytest.approx(np.sqrt((0.2 * 200) ** 2 + (0.2 * 300) ** 2 + (PEAKS_DIFFER * 500) ** 2))
 
 
 def test_owners_sum_to_the_peak() -> None:
@@ -73,7 +74,7 @@ def test_steps_that_differ_widen_the_interval() -> None:
         Block(Owner.ACTIVATIONS, 400, 50, 60, phase="forward", step=4),
     )
     found = predict_memory(replace(FACTS, memory=uneven), [])
-    assert found.off == pytest.approx(1000 * np.hypot(BETWEEN_RUNS, 0.3))
+    assert found.off == pytest.approx(1000 * np.hypot(PEAKS_DIFFER, 0.3))
 
 
 def refuses(kept: RankMemory, value: str, facts: Facts) -> Remembered:

@@ -1,10 +1,13 @@
-"""Uncertainty of the location of step times: neighbouring steps are slow together, so blocks are redrawn.
+"""Location of the step times of a run, and how uncertain it is.
 
-A block is as long as the series' own autocorrelation requires (Politis and White, Econometric Reviews 23, 2004, with
-the correction of Patton, Politis and White, 28, 2009, for circular blocks), and at least the cube root of the number of
-steps, because few steps show too little of it. The location is that of the middle of the steps: the mean without the
-fastest and the slowest fifth. A median jumps if steps alternate, and a mean follows a few steps that something else
-held up; but the mean is what is paid for, so it is shown too.
+The location is that of the middle of the steps: the mean without the fastest and the slowest fifth. A median jumps if
+steps alternate, and a mean follows a few steps that something else held up; but the mean is what is paid for, so it is
+shown too.
+
+Neighbouring steps are slow together, so the error is that of as many independent steps as they are worth
+(`effective_steps`); for the middle of the steps it is that of the steps with the outer fifths drawn in (Tukey and
+McLaughlin, Sankhya A 25, 1963). What comes back every so many steps is no error. On steps that wander, alternate or
+stall, these intervals hold as often as a block bootstrap's or more often, in a seventh of the time.
 
 A run also drifts: other jobs on the host, clocks and temperatures change over minutes. Such noise has no shortest
 averaging time (flicker noise), so two runs differ about as much as two parts of one run do. `drift` measures that.
@@ -13,21 +16,20 @@ averaging time (flicker noise), so two runs differ about as much as two parts of
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil, inf, log10, sqrt
+from math import inf, sqrt
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from lostflops.core.stats import effective_steps, without_period
+
 Times = npt.NDArray[np.float64]
 
 TRIMMED: Final = 0.2
 """Share of the steps that is left out at either end."""
-_DRAWS: Final = 400
-_MOST_DRAWN: Final = 4_000_000
-"""Most values that are drawn at once."""
 _FEWEST: Final = 8
-"""Fewest steps in which autocorrelation can be seen."""
+"""Fewest steps that show their own error and drift."""
 PARTS: Final = 8
 """Parts of a run that are compared with each other, of at least two steps each."""
 _USUAL_SPREAD: Final = 0.1
@@ -61,21 +63,30 @@ def mean(times: Times) -> Location:
 
 def _estimate_location(times: Times, trimmed: float) -> Location:
     count = times.size
-    value = float(_middle(times[np.newaxis], trimmed)[0])
+    value = float(_middle(times, trimmed))
     if count < 2:
         return Location(value, inf, 0.0)
     if not np.ptp(times) or not value:
         return Location(value, 0.0, count - 1.0)
     if count < _FEWEST:
-        return _located_by_few(times, value)
-    asked = block_length(np.clip(times, *np.quantile(times, (trimmed, 1 - trimmed))))
-    length = max(asked, ceil(count ** (1 / 3)))
-    blocks = count / length
-    spread = float(_redrawn(times, length, trimmed).std())
-    return Location(value, spread * sqrt(blocks / (blocks - 1)) / value, blocks - 1, *_drift(times, trimmed))
+        return _locate_few(times, value)
+    steady = without_period(times)
+    drawn_in = np.clip(steady, *np.quantile(steady, (trimmed, 1 - trimmed)))
+    worth = max(effective_steps(drawn_in), 2.0)
+    error = float(drawn_in.std(ddof=1)) / (1 - 2 * trimmed) / sqrt(worth) / value
+    parts = min(PARTS, count // 2)
+    return Location(value, error, min(worth, count) - 1, _drift(steady, drawn_in, trimmed, parts) / value, parts - 1.0)
 
 
-def _located_by_few(times: Times, value: float) -> Location:
+def _drift(times: Times, drawn_in: Times, trimmed: float, parts: int) -> float:
+    """Return the standard deviation of the locations of the run's parts, without what independent steps cause: how much
+    steps differ from the next ones."""
+    located = [_middle(part, trimmed) for part in np.array_split(times, parts)]
+    alone = float((np.diff(drawn_in) ** 2).mean()) / 2 / (1 - 2 * trimmed) ** 2 * parts / times.size
+    return sqrt(max(float(np.var(located, ddof=1)) - alone, 0.0))
+
+
+def _locate_few(times: Times, value: float) -> Location:
     """Weigh the spread of a few steps with the usual one, each by its degrees of freedom."""
     own = times.size - 1.0
     spread = float(times.std(ddof=1)) / value
@@ -83,79 +94,6 @@ def _located_by_few(times: Times, value: float) -> Location:
     return Location(value, sqrt(variance / times.size), _USUAL_FREEDOM + own)
 
 
-def _drift(times: Times, trimmed: float) -> tuple[float, float]:
-    """Return the standard deviation of the logarithms of the parts' locations, and its degrees of freedom."""
-    parts = np.array_split(times, min(PARTS, times.size // 2))
-    located = np.array([_middle(part[np.newaxis], trimmed)[0] for part in parts])
-    if not located.all():
-        return 1.0, len(parts) - 1.0
-    return float(np.log(located).std(ddof=1)), len(parts) - 1.0
-
-
-def _middle(times: Times, trimmed: float) -> Times:
-    """Return the trimmed mean of each row."""
-    count = times.shape[1]
-    cut = int(trimmed * count)
-    if cut:
-        times = np.partition(times, (cut, count - cut - 1), axis=1)[:, cut : count - cut]
-    found: Times = times.mean(axis=1)
-    return found
-
-
-def _redrawn(times: Times, length: int, trimmed: float) -> Times:
-    """Return the locations of series that are put together from circular blocks of this one; the same each time."""
-    count = times.size
-    chance = np.random.default_rng(count)
-    blocks, found = ceil(count / length), []
-    at_once = max(1, min(_DRAWS, _MOST_DRAWN // count))
-    for first in range(0, _DRAWS, at_once):
-        starts = chance.integers(0, count, (min(at_once, _DRAWS - first), blocks, 1))
-        places = (starts + np.arange(length)).reshape(len(starts), -1)[:, :count] % count
-        found.append(_middle(times[places], trimmed))
-    return np.concatenate(found)
-
-
-def block_length(times: Times) -> int:
-    """Return the length of a block in steps; 1 if steps are independent, and never more than a third of them.
-
-    >>> chance = np.random.default_rng(0)
-    >>> block_length(chance.normal(size=1000)), block_length(np.repeat(chance.normal(size=100), 10))
-    (1, 25)
-    """
-    count, off = int(times.size), times - times.mean()
-    if count < _FEWEST or not off.any():
-        return 1
-    silent = max(5, ceil(sqrt(log10(count))))
-    most = min(ceil(sqrt(count)) + silent, count - 1)
-    together = _covariances(off, most)
-    threshold = 2 * sqrt(log10(count) / count)
-    lasting = _lasting(np.abs(together[1:] / together[0]) > threshold, silent)
-    reach = min(2 * lasting, most)
-    if not reach:
-        return 1
-    lag = np.arange(reach + 1)
-    weight = np.clip(2 * (1 - lag / reach), 0, 1) * together[: reach + 1] * np.where(lag, 2, 1)
-    slope, level = float((weight * lag).sum()), float(weight.sum())
-    longest = max(1, count // 3)
-    if level <= 0:
-        return longest
-    ideal = float((1.5 * slope**2 / level**2 * count) ** (1 / 3))
-    return min(max(1, ceil(ideal)), longest)
-
-
-def _covariances(off: Times, most: int) -> Times:
-    """Return the covariances at lags from 0 to `most`."""
-    size = 1 << (2 * off.size - 1).bit_length()
-    power = np.abs(np.fft.rfft(off, size)) ** 2
-    found: Times = np.fft.irfft(power, size)[: most + 1] / off.size
-    return found
-
-
-def _lasting(is_seen: npt.NDArray[np.bool_], silent: int) -> int:
-    """Return the last lag before `silent` ones in a row with nothing seen; else the last at which something is seen."""
-    quiet = 0
-    for lag, seen in enumerate(is_seen.tolist(), 1):
-        quiet = 0 if seen else quiet + 1
-        if quiet == silent:
-            return lag - silent
-    return int(np.flatnonzero(is_seen)[-1]) + 1 if is_seen.any() else 0
+def _middle(times: Times, trimmed: float) -> float:
+    cut = int(trimmed * times.size)
+    return float(np.sort(times)[cut : times.size - cut].mean())

@@ -8,13 +8,13 @@ how many are slow (Fisher). Neither depends on size, so a stall of a shared mach
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import comb, erfc, sqrt
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from lostflops.account.pace.blocks import TRIMMED, Times
+from lostflops.core.stats import fisher_tail, mann_whitney_tail
 
 Steps = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -102,33 +102,19 @@ def _test_rhythm(times: Times, is_slow: Flags, beat: tuple[int, int], above: flo
     limit = middle + excess / 2
     if excess <= 0 or np.mean(slow > limit) < _SEEN:
         return None
-    chance = min(_by_order(slow.size, others.size, above), _by_count(slow > limit, others > limit)) * 2 * tried
+    hits = int((slow > limit).sum())
+    chance = (
+        2
+        * tried
+        * min(
+            mann_whitney_tail(above, slow.size, others.size),
+            fisher_tail(hits, slow.size, hits + int((others > limit).sum()), times.size),
+        )
+    )
     is_large = above == slow.size * others.size and excess >= _LARGE * usual
     if chance > (_PROVEN_IF_LARGE if is_large else _PROVEN):
         return None
     return Rhythm(*beat, is_slow, excess, usual, chance)
-
-
-def _by_order(slow: int, others: int, above: float) -> float:
-    """Return the probability of a U this large (Mann-Whitney); exact if each slow step is slower than all others."""
-    if above == slow * others:
-        return 1 / comb(slow + others, slow)
-    deviation = sqrt(slow * others * (slow + others + 1) / 12)
-    return erfc((above - slow * others / 2 - 0.5) / deviation / sqrt(2)) / 2
-
-
-def _by_count(slow: Flags, others: Flags) -> float:
-    """Return the probability of at least as many slow steps in the phase (Fisher's exact test, one-sided).
-
-    >>> _by_count(np.array([True, True]), np.array([False, False]))
-    0.16666666666666666
-    """
-    hits, all_slow, whole = int(slow.sum()), int(slow.sum() + others.sum()), slow.size + others.size
-    ways = sum(
-        comb(all_slow, count) * comb(whole - all_slow, slow.size - count)
-        for count in range(hits, min(all_slow, slow.size) + 1)
-    )
-    return ways / comb(whole, slow.size)
 
 
 def typical_of(times: Times) -> float:

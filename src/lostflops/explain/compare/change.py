@@ -1,14 +1,12 @@
 """By how much does the step time of two jobs differ, and is that more than chance?
 
+Two locations are compared: the typical step and the mean, each over all runs of the job, not only the recorded ones.
 Runs of one job differ by more than their steps show: other neighbours, other clocks, other places in memory. So if a
 side has several runs, each counts once, by its location, and the difference is judged by Welch's t on the logarithms of
 locations: with two or three runs a bootstrap of runs is far too narrow. The interval is never narrower than if both
 sides varied alike, because Welch's is too narrow for few runs against many. A side with one run is assumed to vary as
 the other does. With one run on each side, runs are assumed to differ as much as parts of these runs do (`blocks`), plus
-the least difference between runs on calm machines.
-
-Two locations are judged: the typical step at 97%, and the mean, which shows rare long steps, at 99%. Together they
-report a difference in at most one of 25 pairs that have none.
+as much as runs on a machine of their kind do.
 """
 
 from __future__ import annotations
@@ -21,16 +19,22 @@ from statistics import mean, variance
 from typing import Final
 
 from lostflops.account.pace.blocks import Location
-from lostflops.predict.costs.quantiles import t_quantile
+from lostflops.core.stats import NINE_OF_TEN, Machine, t_quantile
 
-TYPICAL: Final = 0.97
-MEAN: Final = 0.99
+CONFIDENCE: Final = 0.98
+"""Each end of the interval of the typical step, and of the mean, is beyond the truth in 1% of pairs: so both together
+report a difference, or fail a gate, in at most 2% of pairs at either end."""
+ASSURED: Final = 0.9
+"""Confidence of the interval whose upper end lets a candidate pass: it is too low in 5% of pairs. Both locations must
+pass, so no correction for two is needed."""
 SMALLEST: Final = 0.01
 """A smaller difference is never reported, however certain: the places of code and data in memory cause as much, and may
 be the same in all runs of a side (Mytkowicz et al., ASPLOS 2009)."""
 MARGIN: Final = 0.02
 """Two sides are the same if they differ by at most this part."""
-_NINE_OF_TEN: Final = 1.6449
+_ASSUMED_FREEDOM: Final = 4.0
+"""The spread between runs that no run shows counts as if five runs had measured it, so that answers are seldom wrong
+where runs differ twice as much (docs/explanation/comparing.md)."""
 _MOST_FREEDOM: Final = 1e6
 
 
@@ -59,21 +63,44 @@ class Noise:
     @property
     def between(self) -> float:
         """Largest part by which two runs differ in nine of ten cases, however many steps they have."""
-        return _NINE_OF_TEN * sqrt(2 * max(self.runs**2 - self.steps**2, 0.0))
+        return NINE_OF_TEN * sqrt(2 * max(self.runs**2 - self.steps**2, 0.0))
 
 
 @dataclass(frozen=True, slots=True)
 class RelativeChange:
     """Time that B takes more than A, as a part of A; negative if it takes less."""
 
-    value: float
-    low: float
-    high: float
+    log: float
+    """Logarithm of the ratio of B to A."""
+    error: float
+    """Standard error of `log`; infinite if a side has a single step."""
+    freedom: float
+    """Degrees of freedom of `error`."""
     noise: Noise
+
+    @property
+    def value(self) -> float:
+        return expm1(self.log)
+
+    @property
+    def low(self) -> float:
+        return expm1(self.log - self._reach(CONFIDENCE))
+
+    @property
+    def high(self) -> float:
+        return _up(self.log + self._reach(CONFIDENCE))
 
     @property
     def half_width(self) -> float:
         return (self.high - self.low) / 2
+
+    @property
+    def at_most(self) -> float:
+        """Upper end of the change, which decides whether a candidate passes."""
+        return _up(self.log + self._reach(ASSURED))
+
+    def _reach(self, confidence: float) -> float:
+        return t_quantile(confidence, self.freedom) * self.error if self.error else 0.0
 
     @property
     def sign(self) -> int:
@@ -86,21 +113,17 @@ class RelativeChange:
         return -margin <= self.low and self.high <= margin
 
 
-def change(
-    before: Sequence[Location], after: Sequence[Location], *, confidence: float, between: float
-) -> RelativeChange:
-    """Compare the runs of two sides. `between` is the part by which two runs of a job differ at least in nine of ten
-    cases; it is used if each side has one run.
+def change(before: Sequence[Location], after: Sequence[Location], machine: Machine) -> RelativeChange:
+    """Compare the runs of two sides. The kind of machine says how far runs differ if each side has one.
 
     >>> runs = [Location(value, 0.001, 50) for value in (99.0, 100.0, 101.0)]
     >>> slow = [Location(value, 0.001, 50) for value in (109.0, 110.0, 111.0)]
-    >>> found = change(runs, slow, confidence=0.95, between=0.05)
-    >>> round(found.low, 3), round(found.value, 3), round(found.high, 3)
-    (0.076, 0.1, 0.124)
+    >>> found = change(runs, slow, Machine.HOST)
+    >>> round(found.low, 3), round(found.value, 3), round(found.high, 3), round(found.at_most, 3)
+    (0.068, 0.1, 0.133, 0.119)
     """
     sides = [[log(run.value) for run in side] for side in (before, after)]
     steps = [mean(run.error**2 for run in side) for side in (before, after)]
-    off = mean(sides[1]) - mean(sides[0])
     counts = [len(side) for side in sides]
     if min(counts) > 1:
         runs = [max(variance(side), own) for side, own in zip(sides, steps, strict=True)]
@@ -114,13 +137,12 @@ def change(
         parts, freedom = [run / count for count in counts], len(many) - 1
         noise = Noise(sqrt(run), sqrt(mean(steps)), freedom)
     else:
-        runs = [(between / _NINE_OF_TEN) ** 2, *(side[0].drift ** 2 for side in (before, after))]
+        runs = [2 * machine.spread**2, *(side[0].drift ** 2 for side in (before, after))]
         parts = [*steps, *runs]
-        known = [inf, before[0].drift_freedom, after[0].drift_freedom]
+        known = [_ASSUMED_FREEDOM, before[0].drift_freedom, after[0].drift_freedom]
         freedom = _satterthwaite(parts, [before[0].freedom, after[0].freedom, *known])
         noise = Noise(sqrt(sum(runs) / 2 + mean(steps)), sqrt(mean(steps)), inf)
-    reach = t_quantile(confidence, freedom) * sqrt(sum(parts)) if sum(parts) else 0.0
-    return RelativeChange(expm1(off), expm1(off - reach), _up(off + reach), noise)
+    return RelativeChange(mean(sides[1]) - mean(sides[0]), sqrt(sum(parts)), freedom, noise)
 
 
 def _pool_variance(runs: Sequence[float], counts: Sequence[int]) -> float:
@@ -144,11 +166,12 @@ def _satterthwaite(parts: Sequence[float], freedoms: Sequence[float]) -> float:
 
 
 def verdict(typical: RelativeChange, average: RelativeChange, margin: float = MARGIN) -> Verdict:
-    """Judge by the typical step, otherwise by the mean; return inconclusive if they contradict each other. With one run
-    on each side the mean is not used: one run does not show how often its longest steps occur."""
-    signs = {typical.sign, average.sign if average.noise.is_measured else 0} - {0}
+    """Judge by the typical step and by the mean, which shows rare long steps; return inconclusive if they contradict
+    each other. Two sides are the same only if both are."""
+    signs = {typical.sign, average.sign} - {0}
     if signs == {1}:
         return Verdict.SLOWER
     if signs == {-1}:
         return Verdict.FASTER
-    return Verdict.SAME if not signs and typical.within(margin) else Verdict.INCONCLUSIVE
+    is_same = not signs and typical.within(margin) and average.within(margin)
+    return Verdict.SAME if is_same else Verdict.INCONCLUSIVE

@@ -13,16 +13,14 @@ from lostflops.core.results import Block, Figure, Pairs, Result
 from lostflops.core.results import Pair as Item
 from lostflops.core.units import format_share
 from lostflops.explain.compare import comparable, where
-from lostflops.explain.compare.change import MARGIN, MEAN, TYPICAL, Verdict, verdict
+from lostflops.explain.compare.change import CONFIDENCE, MARGIN, Verdict, verdict
 from lostflops.explain.compare.sides import RunPair
 from lostflops.explain.compare.step_plot import plot_steps
 from lostflops.explain.compare.wording import (
     advice,
+    describe_change,
     estimate_runs_for_pair,
     format_precise_ns,
-    format_signed_percent,
-    interval,
-    long_steps,
     notes,
     profiled_apart,
 )
@@ -36,7 +34,7 @@ def diff(pair: RunPair, margin: float = MARGIN, most_kernels: int = where.MOST_K
     sentences = list(_sentences(pair, found, margin))
     accounts = pair.accounts()
     blocks: list[Block] = [figures(pair)]
-    told, jobs = [*notes(pair), *long_steps(pair, margin, found is Verdict.SAME)], comparable.differing(pair.comparison)
+    told, jobs = list(notes(pair)), comparable.differing(pair.comparison)
     if accounts is not None:
         blocks += [where.lines(*accounts), where.kernels(*accounts, most_kernels)]
         blocks += [where.collectives(*accounts)] if accounts[0].collectives or accounts[1].collectives else []
@@ -79,15 +77,15 @@ def figures(pair: RunPair) -> Pairs:
             Item("before_ns", _ns(pair.typical_ns[0]), "ns", "A, typical"),
             Item("after_ns", _ns(pair.typical_ns[1]), "ns", "B, typical"),
             Item("change", middle.value, "share", "difference"),
-            Item("low", middle.low, "share", f"from ({TYPICAL:.0%})"),
+            Item("low", middle.low, "share", "from"),
             Item("high", _finite(middle.high), "share", "to"),
-            Item("confidence", TYPICAL, "share", shown=False),
+            Item("confidence", CONFIDENCE if noise.is_measured else None, "share", shown=False),
             Item("mean_before_ns", _ns(pair.average_ns[0]), "ns", "A, mean"),
             Item("mean_after_ns", _ns(pair.average_ns[1]), "ns", "B, mean"),
             Item("mean_change", average.value, "share", "difference of means"),
-            Item("mean_low", average.low, "share", f"from ({MEAN:.0%})"),
+            Item("mean_low", average.low, "share", "from"),
             Item("mean_high", _finite(average.high), "share", "to"),
-            Item("mean_confidence", MEAN, "share", shown=False),
+            Item("mean_confidence", CONFIDENCE if noise.is_measured else None, "share", shown=False),
             Item("runs", (len(pair.before), len(pair.after)), "count", "runs of A, of B"),
             Item("steps", _steps(pair), "count", "steps of A, of B"),
             Item("between_runs", _finite(noise.runs), "share", "uncertainty of a run"),
@@ -128,30 +126,23 @@ def _steps(pair: RunPair) -> tuple[int, int]:
 def _sentences(pair: RunPair, found: Verdict, margin: float) -> Iterator[str]:
     middle, average = pair.typical, pair.average
     before, after = map(format_precise_ns, pair.typical_ns)
-    took = f"a typical {pair.unit} takes {after} instead of {before}"
+    took = f"a typical {pair.unit} takes {after} instead of {before}, {describe_change(middle)}"
+    means = f"the mean differs by {describe_change(average)}"
     if found in _WORDS and middle.sign:
-        yield f"B is {_WORDS[found]}: {took}, {format_signed_percent(middle.value)} ({interval(middle)})."
+        yield f"B is {_WORDS[found]}: {took}."
     elif found in _WORDS:
-        yield (
-            f"B is {_WORDS[found]} because of its long steps: "
-            f"the mean differs by {format_signed_percent(average.value)} "
-            f"({interval(average, MEAN)}), "
-            f"a typical {pair.unit} by {format_signed_percent(middle.value)} ({interval(middle)})."
-        )
+        typical = f"a typical {pair.unit} by {describe_change(middle)}"
+        yield f"B is {_WORDS[found]} because of its long steps: {means}, {typical}."
     elif found is Verdict.SAME:
-        yield (
-            f"No difference: {took}, {format_signed_percent(middle.value)} ({interval(middle)}). Differences up to "
-            f"±{format_share(margin)} do not count."
-        )
+        yield f"No difference: {took}. Differences up to ±{format_share(margin)} do not count."
     elif middle.sign:
         yield (
-            f"Inconclusive: the typical {pair.unit} and the mean contradict each other: "
-            f"{format_signed_percent(middle.value)} "
-            f"({interval(middle)}) and {format_signed_percent(average.value)} ({interval(average, MEAN)})."
+            f"Inconclusive: the typical {pair.unit} and the mean contradict each other: {describe_change(middle)} and "
+            f"{describe_change(average)}."
         )
     else:
-        more = advice(pair, _sought(pair, margin))
-        yield f"Inconclusive: {took}, {format_signed_percent(middle.value)} ({interval(middle)}). {more}"
+        also = "" if middle.within(margin) is average.within(margin) else f"; {means}"
+        yield f"Inconclusive: {took}{also}. {advice(pair, _sought(pair, margin))}"
 
 
 def _sought(pair: RunPair, margin: float) -> float:

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass
-from functools import lru_cache
 from math import ceil, inf, log1p, sqrt
 from typing import Final
 
-from lostflops.explain.compare.change import TYPICAL, Noise
-from lostflops.predict.costs.quantiles import f_tail, t_quantile
+from lostflops.core.stats import t_quantile, variance_bound
+from lostflops.explain.compare.change import CONFIDENCE, Noise
 
 POWER: Final = 0.9
 _ASSURED: Final = 0.8
@@ -23,7 +22,6 @@ _FEWEST: Final = 4
 _MOST_RUNS: Final = 1000
 _MOST_TIMES: Final = 100
 """Longer runs are suggested only up to this many times the present number of steps."""
-_MANY: Final = 1e6
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +40,7 @@ def estimate_needed_runs(noise: Noise, effect: float, *, runs: int, steps: int) 
     >>> estimate_needed_runs(Noise(0.01, 0.001, inf), 0.03, runs=1, steps=100)
     Needed(runs=5, steps=None)
     >>> estimate_needed_runs(Noise(0.01, 0.01, 8), 0.03, runs=5, steps=100)
-    Needed(runs=7, steps=195)
+    Needed(runs=7, steps=282)
     """
     size, most = log1p(effect), _bound_noise(noise)
     found = bisect_left(range(2, _MOST_RUNS + 1), -size, key=lambda count: -_compute_detectable_effect(most, count)) + 2
@@ -52,7 +50,7 @@ def estimate_needed_runs(noise: Noise, effect: float, *, runs: int, steps: int) 
 def _compute_detectable_effect(spread: float, runs: int) -> float:
     """Compute the difference that this many runs on each side show in nine of ten cases."""
     freedom = _welch(runs)
-    return (t_quantile(TYPICAL, freedom) + t_quantile(2 * POWER - 1, freedom)) * spread * sqrt(2 / runs)
+    return (t_quantile(CONFIDENCE, freedom) + t_quantile(2 * POWER - 1, freedom)) * spread * sqrt(2 / runs)
 
 
 def _welch(runs: int) -> float:
@@ -74,18 +72,4 @@ def _steps(noise: Noise, size: float, *, runs: int, steps: int) -> int | None:
 
 
 def _bound_noise(noise: Noise) -> float:
-    return noise.runs * sqrt(_inflation(noise.freedom)) if noise.is_measured else noise.runs
-
-
-@lru_cache(maxsize=256)
-def _inflation(freedom: float) -> float:
-    """Return the factor by which a variance measured with this freedom may be larger: `freedom` over the quantile of
-    chi-square."""
-    low, high = 0.0, 1.0
-    for _ in range(60):
-        middle = (low + high) / 2
-        if f_tail(middle, freedom, _MANY) > _ASSURED:
-            low = middle
-        else:
-            high = middle
-    return 1 / high
+    return noise.runs * sqrt(variance_bound(noise.freedom, _ASSURED)) if noise.is_measured else noise.runs

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Final
 
 from lostflops.account.pace.blocks import Location, mean, typical
 from lostflops.core.errors import UsageError
+from lostflops.core.stats import Machine
 from lostflops.explain.compare.account import Account, account, average_accounts
-from lostflops.explain.compare.change import MEAN, TYPICAL, RelativeChange, change
+from lostflops.explain.compare.change import RelativeChange, change
 from lostflops.explain.compare.comparable import JobComparison, JobFacts, compare, facts
 from lostflops.explain.compare.series import StepTimes, read_profiled_steps, read_timed_steps
-from lostflops.predict.whatif.interval import BETWEEN_RUNS, BETWEEN_RUNS_ON_HOSTS
 from lostflops.predict.whatif.predictions import data_of
 from lostflops.store.places import as_typed
 from lostflops.store.run import Run
@@ -103,7 +103,7 @@ def compare_sides(
     before: tuple[MeasuredSide, ...], after: tuple[MeasuredSide, ...], *, is_timed: bool, comparison: JobComparison
 ) -> RunPair:
     unit = _unit(before, after, comparison)
-    between = BETWEEN_RUNS_ON_HOSTS if _on_hosts(before + after) else BETWEEN_RUNS
+    machine = Machine.HOST if _on_hosts(before + after) else Machine.ACCELERATOR
     middle = [[typical(run.steps.per(unit)) for run in side] for side in (before, after)]
     average = [[mean(run.steps.per(unit)) for run in side] for side in (before, after)]
     return RunPair(
@@ -112,8 +112,8 @@ def compare_sides(
         is_timed=is_timed,
         comparison=comparison,
         unit=unit,
-        typical=change(middle[0], middle[1], confidence=TYPICAL, between=between),
-        average=change(average[0], average[1], confidence=MEAN, between=between),
+        typical=change(middle[0], middle[1], machine),
+        average=change(average[0], average[1], machine),
         typical_ns=_middles(middle),
         average_ns=_middles(average),
     )

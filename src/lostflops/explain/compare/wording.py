@@ -7,7 +7,7 @@ from math import isfinite
 from typing import Final
 
 from lostflops.core.units import format_ns, format_share, pluralise
-from lostflops.explain.compare.change import MEAN, TYPICAL, RelativeChange
+from lostflops.explain.compare.change import CONFIDENCE, RelativeChange
 from lostflops.explain.compare.power import Needed, estimate_needed_runs
 from lostflops.explain.compare.sides import RunPair
 
@@ -32,16 +32,24 @@ def format_signed_ns(ns: int) -> str:
     return f"{'+' if ns > 0 else ''}{format_ns(ns)}"
 
 
-def interval(found: RelativeChange, confidence: float = TYPICAL) -> str:
-    """Describe the interval of a change.
+def interval(found: RelativeChange) -> str:
+    """Describe the interval of a change. It has a probability only if several runs measured the spread between runs.
 
+    >>> from math import inf
     >>> from lostflops.explain.compare.change import Noise
-    >>> interval(RelativeChange(0.1, 0.08, 0.12, Noise(0, 0, 1)))
-    '97% interval +8.0% to +12.0%'
+    >>> interval(RelativeChange(0.1, 0.01, 8, Noise(0.01, 0, 8)))
+    '98% interval +7.4% to +13.8%'
+    >>> interval(RelativeChange(0.1, 0.01, 8, Noise(0.01, 0, inf)))
+    'range +7.4% to +13.8%'
     """
     if not isfinite(found.high):
-        return "interval unknown: too few steps"
-    return f"{confidence:.0%} interval {format_signed_percent(found.low)} to {format_signed_percent(found.high)}"
+        return "range unknown: too few steps"
+    name = f"{CONFIDENCE:.0%} interval" if found.noise.is_measured else "range"
+    return f"{name} {format_signed_percent(found.low)} to {format_signed_percent(found.high)}"
+
+
+def describe_change(found: RelativeChange) -> str:
+    return f"{format_signed_percent(found.value)} ({interval(found)})"
 
 
 def format_precise_ns(ns: float) -> str:
@@ -81,16 +89,6 @@ def notes(pair: RunPair) -> Iterator[str]:
         yield "Times are of profiled steps, which are slower than normal steps: a run has no times of normal steps."
 
 
-def long_steps(pair: RunPair, limit: float, is_fine: bool) -> Iterator[str]:
-    """Yield a note if the mean may differ although typical steps do not: the mean is what is paid for."""
-    if is_fine and pair.average.high > limit:
-        yield (
-            f"The mean differs by {format_signed_percent(pair.average.value)} ({interval(pair.average, MEAN)}): "
-            "B may have more rare "
-            "long steps."
-        )
-
-
 def _estimate_spread(between: float) -> str:
     """Say how much runs may differ.
 
@@ -100,8 +98,8 @@ def _estimate_spread(between: float) -> str:
     if not isfinite(between):
         return "and too few steps to estimate it, the spread between runs is unknown"
     return (
-        "the spread between runs is estimated from the spread within each run: two runs of the same job may differ by "
-        f"{format_share(between)} (90% interval)"
+        "the spread between runs is assumed, by their kind of machine and the spread within each: two runs of the same "
+        f"job may differ by {format_share(between)}"
     )
 
 
@@ -126,7 +124,7 @@ def profiled_apart(pair: RunPair, profiled: float) -> str | None:
     """Return a note if profiled steps, from which lines and kernels come, differ by another amount than normal
     steps."""
     found = pair.typical
-    if pair.unit != "step" or not pair.is_timed or abs(profiled - found.value) <= max(_APART, found.half_width):
+    if pair.unit != "step" or not pair.is_timed or found.low - _APART <= profiled <= found.high + _APART:
         return None
     return (
         f"Profiled steps differ by {format_signed_percent(profiled)}, "

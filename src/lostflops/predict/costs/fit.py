@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from lostflops.core.errors import UnknownCost
+from lostflops.core.stats import f_tail, t_quantile
 from lostflops.predict.costs.curve import Apart, Constant, Curve, CurvePiece
-from lostflops.predict.costs.quantiles import f_tail, t_quantile
 
 CONFIDENCE: Final = 0.99
 CHANCE: Final = 0.01

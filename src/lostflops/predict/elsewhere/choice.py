@@ -12,8 +12,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-NINE_OF_TEN: Final = 1.6449
-"""Half the width of a 90% interval over the standard deviation."""
+from lostflops.core.stats import NINE_OF_TEN
+
 _DRAWS: Final = 100_000
 _SEED: Final = 29
 

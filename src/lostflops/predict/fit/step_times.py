@@ -2,8 +2,8 @@
 
 Throughput is batch / (fixed + each * batch). It approaches 1 / each, and reaches a share s of that at s / (1 - s) *
 fixed / each. Measured times are drawn again within their errors, and the line is fitted to each draw: intervals include
-nine of ten. A run differs from its own repetition by more than its steps differ, so no error is below `BETWEEN_RUNS`;
-if the sizes are not on a line within their errors, the errors are increased (Birge's ratio).
+nine of ten. A run differs from its own repetition by more than its steps differ, so no error is below the spread of
+runs; if the sizes are not on a line within their errors, the errors are increased (Birge's ratio).
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from lostflops.core.stats import Machine
+
 Values = npt.NDArray[np.float64]
 
-BETWEEN_RUNS: Final = 0.01
 NEAR: Final = 0.9
 """Share of the asymptote that is worth reaching."""
 LINEAR: Final = 0.1
@@ -99,7 +100,7 @@ def times(measured: Sequence[FittedStepTime]) -> BatchTimes | None:
         return None
     batch = np.array([one.batch for one in measured], np.float64)
     ns = np.array([one.ns for one in measured])
-    error = np.array([max(one.error, BETWEEN_RUNS) for one in measured]) * ns
+    error = np.array([max(one.error, Machine.ACCELERATOR.spread) for one in measured]) * ns
     off, is_linear = _off(batch, ns, error)
     fixed, each = _fit_lines(batch, ns[np.newaxis], error)
     freedom = len(measured) - 2

@@ -20,20 +20,13 @@ import numpy as np
 import numpy.typing as npt
 
 from lostflops.account.pace.blocks import Location
-from lostflops.predict.costs.quantiles import t_quantile
+from lostflops.core.stats import NINE_OF_TEN, Machine, t_quantile
 
 CONFIDENCE: Final = 0.9
-BETWEEN_RUNS: Final = 0.02
-"""Part by which the normal steps of two runs of one job differ in nine of ten cases, however steady each is: other
-neighbours, other clocks, other places in memory. No single run shows it."""
-BETWEEN_RUNS_ON_HOSTS: Final = 0.05
-"""The same for jobs without an accelerator, which share the cores of a host with everything else, if the run does not
-show how steady these are."""
-BETWEEN_STEADY_RUNS: Final = 0.03
-"""The same if the normal steps of the run show how far their level drifts; the drift is added."""
+BETWEEN_RUNS: Final = Machine.ACCELERATOR.between
+BETWEEN_RUNS_ON_HOSTS: Final = Machine.HOST.between
 _MOST_BETWEEN: Final = 0.1
 """Upper limit of the difference, because the drift of four quarters is only a rough estimate."""
-_NINE_OF_TEN: Final = 1.6449
 ONE_STEP: Final = 0.1
 """Assumed difference for the mean of a single step, which says nothing about other steps."""
 FIRST_STEP: Final = 0.25
@@ -80,9 +73,9 @@ def between_runs(drift: float) -> float:
     """Return the part by which two runs on a host differ in nine of ten cases, if the level of one drifts by `drift`.
 
     >>> between_runs(0.0), round(between_runs(0.02), 3), between_runs(0.5)
-    (0.03, 0.055, 0.1)
+    (0.05, 0.068, 0.1)
     """
-    return min(hypot(BETWEEN_STEADY_RUNS, _NINE_OF_TEN * sqrt(2) * drift), _MOST_BETWEEN)
+    return min(hypot(BETWEEN_RUNS_ON_HOSTS, NINE_OF_TEN * sqrt(2) * drift), _MOST_BETWEEN)
 
 
 def noise_of(location: Location) -> float:

@@ -17,6 +17,7 @@ from lostflops.account.memory.answers import HOW_TO_RECORD
 from lostflops.account.memory.blocks import BEFORE, RankMemory
 from lostflops.account.memory.owners import OWNERS
 from lostflops.core.errors import NotApplicable
+from lostflops.core.stats import PEAKS_DIFFER
 from lostflops.core.units import format_bytes, format_share
 from lostflops.predict.whatif.change import Remembered
 
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
     from lostflops.predict.whatif.change import Facts
 
 NOT_RECORDED: Final = f"no memory was recorded; to record it: {HOW_TO_RECORD}"
-BETWEEN_RUNS: Final = 0.01
-"""Part by which the peaks of two runs of one job differ in nine of ten cases if their steps do not: allocations come in
-another order when threads take turns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +87,7 @@ def predict_memory(facts: Facts, applied: Sequence[Applied]) -> Recalled:
         squares += ((did.memory.peak_bytes - memory.peak_bytes) * did.doubt) ** 2
         notes += [f"{one.text}: {note}" for note in did.notes]
         memory, facts = did.memory, one.edited.facts or facts
-    chance = np.hypot(BETWEEN_RUNS, _unsteady(start)) * memory.peak_bytes
+    chance = np.hypot(PEAKS_DIFFER, _unsteady(start)) * memory.peak_bytes
     return Recalled(start, memory, sqrt(squares + float(chance) ** 2), tuple(notes))
 
 

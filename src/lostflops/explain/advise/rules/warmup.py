@@ -15,12 +15,12 @@ from lostflops.account.ledger.samples import FEWEST, places
 from lostflops.account.pace.rhythm import MOST_STEPS, Rhythm, find_rhythm
 from lostflops.account.pace.timings import PHASES
 from lostflops.core.results import Evidence
+from lostflops.core.stats import t_quantile
 from lostflops.core.units import format_ns, format_share, pluralise
 from lostflops.explain.advise.claim import Claim, Gain, Place
 from lostflops.explain.advise.rule import Rule
 from lostflops.explain.advise.signs.series import StepSeries, Values, series
 from lostflops.explain.advise.signs.step_lines import Traced, collect_traced_steps
-from lostflops.predict.costs.quantiles import t_quantile
 from lostflops.predict.whatif.interval import CONFIDENCE
 
 if TYPE_CHECKING:
