@@ -24,6 +24,9 @@ MORE_STEPS: Final = "--steps 8:20"
 """Flags that record a longer window, if it was too short to be sure."""
 _AT_MOST: Final = 1.5
 """A cause on all ranks can save at most this many times its own time on the ledger, including waits for it."""
+_CHANCE: Final = 2.0
+"""If the interval of a saving reaches more than this many times as far below zero, the evidence points no way: three of
+ten such savings are losses (if errors are normal)."""
 _HOURS: Final = 24
 _MISREAD: Final = "The replay does not reproduce the recorded steps, so this time may have another cause."
 
@@ -39,7 +42,11 @@ class Priced:
 
     @property
     def is_small(self) -> bool:
-        return not self.claim.is_warning and self.prediction.gain < SMALLEST
+        return not self.claim.is_warning and (self.prediction.gain < SMALLEST or self.is_chance)
+
+    @property
+    def is_chance(self) -> bool:
+        return self.prediction.gain_low < -_CHANCE * self.prediction.gain
 
     @property
     def doubt(self) -> str:
