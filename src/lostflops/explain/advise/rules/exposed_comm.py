@@ -31,7 +31,7 @@ _SMALLEST: Final = 0.02
 """Exposed transfers must take at least this share of the time of all ranks."""
 _MUCH: Final = 0.15
 """The same in training for all-to-alls between dependent layers, which no setting hides completely: healthy jobs with
-experts expose 3 to 6%."""
+experts expose 3 to 8%."""
 
 
 def _find(case: Case) -> Iterator[Claim]:
