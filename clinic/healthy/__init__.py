@@ -23,7 +23,7 @@ RECORDINGS: Final = _FOLDER / "recordings"
 
 
 def _job(script: str, ranks: int = 2, steps: int = 64) -> Patient:
-    return healthy(f"healthy_{script}", Job(str(_FOLDER / "jobs" / f"{script}.py"), ranks=ranks, steps=steps))
+    return healthy(f"healthy_recorded_{script}", Job(str(_FOLDER / "jobs" / f"{script}.py"), ranks=ranks, steps=steps))
 
 
 HEALTHY: Final[tuple[Patient, ...]] = (

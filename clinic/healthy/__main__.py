@@ -21,7 +21,7 @@ _LONGEST: Final = 1.0
 
 
 def main() -> None:
-    names = [patient.name.removeprefix("healthy_") for patient in HEALTHY]
+    names = [patient.name.removeprefix("healthy_recorded_") for patient in HEALTHY]
     parser = argparse.ArgumentParser(prog="python -m clinic.healthy", description=__doc__)
     parser.add_argument("names", nargs="*", choices=[[], *names], metavar="NAME", help=f"of {', '.join(names)}")
     parser.add_argument("--busy", action="store_true", help="beside a process that computes half of the time")

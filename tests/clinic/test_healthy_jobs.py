@@ -41,7 +41,7 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 def test_twelve_jobs_are_recorded_on_quiet_and_busy_machines() -> None:
     jobs = {path.name.split(".")[0] for path in FILES}
     busy = sum(".busy." in path.name for path in FILES)
-    assert jobs == {patient.name.removeprefix("healthy_") for patient in HEALTHY}
+    assert jobs == {patient.name.removeprefix("healthy_recorded_") for patient in HEALTHY}
     assert len(jobs) >= 12
     assert abs(len(FILES) - 2 * busy) <= 1
     assert sum(path.stat().st_size for path in FILES) <= LARGEST
