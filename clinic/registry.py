@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
+from clinic.healthy import HEALTHY
 from clinic.held_out import HELD_OUT
 from clinic.held_out_2 import HELD_OUT_2
 from clinic.held_out_3 import HELD_OUT_3
@@ -14,7 +15,7 @@ from clinic.patients import Patient
 from clinic.real import REAL
 from clinic.synthetic import SYNTHETIC
 
-PATIENTS: Final[tuple[Patient, ...]] = (*REAL, *SYNTHETIC)
+PATIENTS: Final[tuple[Patient, ...]] = (*REAL, *HEALTHY, *SYNTHETIC)
 HELD_OUT_SETS: Final = {1: HELD_OUT, 2: HELD_OUT_2, 3: HELD_OUT_3, 4: HELD_OUT_4, 5: HELD_OUT_5}
 
 

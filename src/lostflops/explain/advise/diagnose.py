@@ -167,7 +167,9 @@ def _outcome(seen: Sequence[Priced], named: Sequence[Priced]) -> str:
 
 
 def _small(claims: Sequence[Priced]) -> str:
-    return "; ".join(f"{one.claim.what} (saves {format_share(one.value)})" for one in claims)
+    chance = {False: "", True: ", which may be chance"}
+    saves = [f"saves {format_share(one.value)}{chance[one.is_chance]}" for one in claims]
+    return "; ".join(f"{one.claim.what} ({said})" for one, said in zip(claims, saves, strict=True))
 
 
 def _claims(case: Case, rule: Rule) -> tuple[list[Claim], Checked | None]:

@@ -48,3 +48,21 @@ def test_the_size_that_the_job_has_is_not_tried() -> None:
     assert bucket_size._best(case_with(prices), 400 * MIB) == 25.0
     assert bucket_size._best(case_with(prices, cap_mib=25), 400 * MIB) == 5.0
     assert bucket_size._best(case_with({"bucket_mb=25": 0.3}, cap_mib=25), 400 * MIB) is None
+
+
+@pytest.mark.parametrize(("sizes", "is_found"), [("703520", False), ("703520, 1048576", True), (None, True)])
+def test_two_models_of_one_bucket_each_do_not_have_small_buckets(
+    monkeypatch: pytest.MonkeyPatch, sizes: str | None, is_found: bool
+) -> None:
+    made = traffic(700_000)
+    made.in_backward, made.graph, made.is_sharded, made.bytes_a_step = EVERY, None, False, lambda rows: 1_400_000
+    case = case_with({"bucket_mb=25": 0.2})
+    case.job["ddp"] = [{"bucket_sizes": "703520"}, {"bucket_sizes": "703520", "rebuilt_bucket_sizes": sizes}]
+    if sizes is None:
+        del case.job["ddp"]
+    monkeypatch.setattr(bucket_size, "traffic_of", lambda _: made)
+    monkeypatch.setattr(bucket_size, "select_collectives", lambda *_: EVERY)
+    monkeypatch.setattr(bucket_size, "_repeats", lambda _: False)
+    monkeypatch.setattr(bucket_size, "in_hooks", lambda _: ~EVERY)
+    monkeypatch.setattr(bucket_size, "_claim", lambda *_: "claimed")
+    assert bool(list(bucket_size.RULE.find(case))) == is_found

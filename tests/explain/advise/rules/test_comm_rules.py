@@ -115,3 +115,14 @@ def test_the_fix_of_small_messages_fits_their_operation(
     claims = list(small_messages.RULE.find(case))
     assert [fix in claim.fix for claim, fix in zip(claims, fixes, strict=True)] == [True] * len(fixes)
     assert all(claim.taken for claim in claims)
+
+
+@pytest.mark.parametrize(("wall", "is_found"), [(400_000, True), (500_000, False)], ids=["16%", "13%"])
+def test_exchanges_of_experts_are_exposed_in_healthy_jobs_too(wall: int, is_found: bool) -> None:
+    """All-to-alls are exposed for 64 us of all ranks' time."""
+    case = _small("all_to_all")
+    case.wall, case.baseline = wall, SimpleNamespace()
+    case.total = SimpleNamespace(phases={"backward": {"compute": 1}})
+    assert [claim.what.split(":")[0] for claim in exposed_comm.RULE.find(case)] == [
+        "All-to-alls are exposed"
+    ] * is_found

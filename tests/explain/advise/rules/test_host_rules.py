@@ -17,6 +17,7 @@ LOG = "main train.py:10;log metrics.py:7;dumps json/__init__.py:231"
 READ = "main train.py:3;Lines.__next__ data.py:9;split re/__init__.py:3"
 TORCH = "main train.py:12;Module.__call__ torch/nn/modules/module.py:9"
 SAVE = "main train.py:20;save torch/serialization.py:967;_save torch/serialization.py:1268"
+WORKERS = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
 HERE = (input_pipeline.RULE, host_bound.RULE, host_python.RULE, gc.RULE, checkpoint.RULE)
 SLOW_HOST = HostCosts(dispatch=12_000, launch_call=8_000)
 SMALL = Model(layers=8, kernels=(Kernel(5_000), Kernel(5_000, (64, 64, 64))))
@@ -158,6 +159,21 @@ def test_a_capture_that_does_not_count_collections(tmp_path: Path) -> None:
 
 
 @needs_traces
+@pytest.mark.parametrize(
+    ("batches", "queued", "is_found"),
+    [(1, 0, True), (1, 40 * MS, False), (8, 40 * MS, True)],
+    ids=["a quiet machine", "workers that lack cores", "slow workers that lack cores"],
+)
+def test_workers_that_wait_for_cores_are_not_a_slow_loader(
+    tmp_path: Path, batches: int, queued: int, is_found: bool
+) -> None:
+    """A batch is waited for 3 or 24% of the step; with `queued`, each ms of work takes three."""
+    ops = (WORKERS,) * batches + ("aten::mm",) * (20 - batches)
+    made = Loop(ops=ops, more=lambda rank, number: {"cpu": 20 * MS, "queued": queued})
+    with case_of(made.write(tmp_path)) as case:
+        assert bool(claims(case, input_pipeline.RULE)) == is_found
+
+
 @pytest.mark.parametrize(("workers", "first"), [(0, "input_pipeline"), (4, "host_bound")])
 def test_a_loader_with_and_without_workers(tmp_path: Path, workers: int, first: str) -> None:
     from lostflops.ingest import ingest

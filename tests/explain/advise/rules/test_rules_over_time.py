@@ -80,18 +80,39 @@ def test_periodic_slow_steps() -> None:
 
 @pytest.mark.parametrize("period", [2, 5])
 def test_a_period_in_noise(period: int) -> None:
-    """Steps differ by 10%; one in `period` takes 5 ms more, and every step counts, the typical one too."""
+    """Steps differ by 10%; one in `period` takes 5 ms more in its loss, and every step counts, the typical one too."""
 
     def took(rank: int, number: int) -> int:
         return steadily(rank, number) + (5 * MS if number % period == 1 else 0)
 
-    (found,) = timed(warmup.RULE, took)
+    (found,) = timed(warmup.RULE, took, forward=took, backward=lambda rank, number: 0)
     assert found.saving is not None
     lost = 5 * len(range(1, 40, period)) / 39
     assert found.saving.value == pytest.approx(lost / (10.5 + lost), abs=0.02)
     assert found.saving.low < found.saving.value < found.saving.high
     assert found.saving.high - found.saving.low < 0.15
     assert found.what.startswith(f"Every {warmup.ordinal(period)} step takes")
+
+
+@pytest.mark.parametrize(
+    ("forward", "backward", "is_found"),
+    [((3, 3), (6, 6), False), ((9, 9), (0, 0), True), ((0, 0), (9, 9), True), ((9, 0), (0, 9), True)],
+    ids=["two models in turn", "an evaluation", "a hook on gradients", "one rank evaluates, the other waits"],
+)
+@pytest.mark.parametrize("period", [2, 5])
+def test_steps_that_train_more_are_not_slow(
+    forward: tuple[int, int], backward: tuple[int, int], is_found: bool, period: int
+) -> None:
+    """One step in `period` takes 9 ms more, in these passes of each rank."""
+
+    def pass_of(more: tuple[int, int]) -> Callable[[int, int], int]:
+        return lambda rank, number: steadily(rank, number) // 2 + more[rank] * MS * (number % period == 1)
+
+    def took(rank: int, number: int) -> int:
+        return steadily(rank, number) + 9 * MS * (number % period == 1)
+
+    found = timed(warmup.RULE, took, forward=pass_of(forward), backward=pass_of(backward))
+    assert bool(found) == is_found
 
 
 def test_the_line_of_a_period_is_named(tmp_path: Path) -> None:

@@ -57,6 +57,8 @@ def _find(case: Case) -> Iterator[Claim]:
         return
     each = made.bytes_a_step(rows) / max(made.a_step(rows), 1)
     is_larger = best * MIB > each
+    if is_larger and _has_one_bucket_each(case):
+        return
     found = case.price(f"bucket_mb={best:g}")
     needed = _LATE_IF_LARGE if each > _USUAL * MIB else _LATE
     if is_larger or (found is not None and found.value >= needed):
@@ -70,6 +72,13 @@ def _repeats(made: Traffic) -> bool:
     except NotApplicable:
         return False
     return True
+
+
+def _has_one_bucket_each(case: Case) -> bool:
+    """Return whether each DDP model has all gradients in one bucket: no setting makes larger ones."""
+    models = [one for one in case.job.get("ddp") or () if isinstance(one, dict)]
+    sizes = [str(one.get("rebuilt_bucket_sizes") or one.get("bucket_sizes") or ",") for one in models]
+    return bool(sizes) and not any("," in listed for listed in sizes)
 
 
 def _best(case: Case, whole: int) -> float | None:

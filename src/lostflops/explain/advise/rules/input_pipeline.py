@@ -12,6 +12,7 @@ from lostflops.explain.advise.claim import Claim
 from lostflops.explain.advise.rule import Rule
 from lostflops.explain.advise.signs import spread
 from lostflops.explain.advise.signs.machine import machine
+from lostflops.explain.advise.signs.pressure import stretch
 from lostflops.explain.advise.signs.python_share import FEW, LINE, change, is_loading
 from lostflops.explain.advise.signs.where import Seen, match_samples
 
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 
 _LINE: Final = "idle.data"
 _SMALLEST: Final = 0.02
-"""If waits take a smaller share of a typical rank's time, batches were ready in time."""
+"""If waits take a smaller share of a typical rank's time, batches were ready in time. Where ranks wait for cores, so do
+the workers of a loader, and only the rest of the waits counts: more workers would wait as well."""
 _WORKERS: Final = "_MultiProcessingDataLoaderIter"
 _TRIED: Final = ("1", "2", "4", "8")
 _TIMES: Final = ("2x", "4x")
@@ -30,12 +32,11 @@ _LOADERS: Final = "select distinct name from events where kind in ('op', 'annota
 
 
 def _find(case: Case) -> Iterator[Claim]:
-    share = spread.share(case, _LINE)
-    if share < _SMALLEST:
-        yield from _without_loader(case)
-        return
     found = case.run.rows(_LOADERS.format(start="enumerate(DataLoader)#"))
     has_workers = any(_WORKERS in name for (name,) in found)
+    if spread.share(case, _LINE) / (stretch(case) if has_workers else 1.0) < _SMALLEST:
+        yield from _without_loader(case)
+        return
     where = match_samples(case.total, _LINE, lambda _: True)
     value = _change(case, has_workers)
     yield Claim(

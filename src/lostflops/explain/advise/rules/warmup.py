@@ -51,6 +51,11 @@ _TIMES: Final = 3
 """A period needs at least this many slow steps of a trace at equal distances."""
 _REGULAR: Final = 0.7
 """At least this part of all slow steps must follow the period."""
+_PASS: Final = 0.15
+"""A step trains more if its forward and its backward pass each have at least this part of its extra time: a backward
+pass takes about twice as long as its forward pass, so both have far more. A hook or an evaluation is in one of them."""
+_TRAINING: Final = 0.7
+"""The passes and the optimizer together must have at least this part of it."""
 _STALL: Final = 10.0
 """A single stall must take more than this many times a normal step."""
 _STALL_SHARE: Final = 0.1
@@ -122,7 +127,7 @@ def _find(case: Case) -> Iterator[Claim]:
             yield _periodic_in_trace(steps, slow, period)
         return
     rhythm = find_rhythm(steps.step, np.where(first, steps.usual, steps.ns))
-    if rhythm is not None and rhythm.share >= _PERIODIC:
+    if rhythm is not None and rhythm.share >= _PERIODIC and not _trains_more(steps, rhythm.is_slow):
         yield _periodic(case, steps, rhythm)
     yield from _stall(steps, slow if rhythm is None else slow & ~rhythm.is_slow)
 
@@ -296,6 +301,21 @@ def _stall(steps: _StepSeries, slow: Flags) -> Iterator[Claim]:
     )
 
 
+def _trains_more(steps: _StepSeries, slow: Flags) -> bool:
+    """Return whether slow steps train more on every rank, such as two models in turn: what a program does beside
+    training has no backward pass."""
+    if steps.timed is None:
+        return False
+    more = {}
+    for phase in PHASES:
+        values = np.nan_to_num(steps.timed.column(phase)[steps.rows])
+        more[phase] = np.median(values[slow], axis=0) - np.median(values[~slow], axis=0)
+    whole = sum(more.values())
+    trained = more["forward"] + more["backward"] + more["optimizer"]
+    least = np.minimum(more["forward"], more["backward"])
+    return bool(((whole > 0) & (least >= _PASS * whole) & (trained >= _TRAINING * whole)).all())
+
+
 def _phase(steps: _StepSeries, slow: Flags) -> str:
     """Say in which phase the training thread spends more time in slow steps than in others."""
     timed, more = steps.timed, {}
@@ -324,7 +344,7 @@ RULE: Final = Rule(
         "The first steps of a job are slow: caches are empty, libraries choose algorithms, memory is allocated. Other "
         "slow steps come every n steps, with an epoch, an evaluation or a checkpoint, or once, when storage or the "
         "network stalls. A median step time hides all of them. Lostflops finds them in the times of all steps; a "
-        "period must be too regular for chance."
+        "period must be too regular for chance, and steps that train more (two models in turn) are none."
     ),
     find=_find,
 )
