@@ -54,9 +54,7 @@ def test_a_clear_winner_is_the_fastest_with_its_probability() -> None:
 def test_devices_that_may_be_as_fast_are_named_that_of_the_run_before_others() -> None:
     wide = [forecast(name, step, own_ms=30) for name, step in (("B200", 98), ("H200-SXM", 99), ("GB200", 99.5))]
     verdict = show(replace(NOW, own=30 * MS), *wide).verdict
-    assert verdict.startswith(
-        "B200 has the shortest predicted step: 98.0 ms per step (78.4 to 118), 1.02x"
-    )
+    assert verdict.startswith("B200 has the shortest predicted step: 98.0 ms per step (78.4 to 118), 1.02x")
     assert verdict.endswith(" only: H100-SXM5 (now), H200-SXM and GB200 may be as fast.")
 
 
