@@ -40,7 +40,7 @@ class Strength(StrEnum):
 
 _MEANINGS = {
     Strength.STRONG: "seen directly, in most steps of the job or by an exact count",
-    Strength.FAIR: "seen in a few steps only, or not told apart from similar causes",
+    Strength.FAIR: "seen in a few steps only, or similar to other causes",
     Strength.WEAK: "only indirect signs",
 }
 
@@ -105,6 +105,9 @@ class Estimate:
         if not self.is_gain:
             return f"at most {format_percent(max(self.high, 0.0))}{of}, perhaps nothing"
         return f"{format_percent(self.value)}{of} ({format_interval(self.low, self.high)})"
+
+    def __str__(self) -> str:
+        return self.text()
 
     def effect(self, of: str = _OF_THE_STEP) -> str:
         """Return what a change does to the step, in words: it may also cost time.
