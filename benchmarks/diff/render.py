@@ -39,19 +39,15 @@ def _gate(told: dict[str, Any]) -> Iterator[str]:
     patterns = dict.fromkeys(cell["pattern"] for cell in told["cells"])
     pairs, limit = told["cells"][0]["pairs"], told["limit"]
     yield (
-        f"### The gate, simulated\n\n{pairs:,} pairs for each cell, {told['steps']} steps a run, a limit of {limit:.0%}. "
-        "Cells are percent of pairs: passed / regressed / inconclusive.\n"
+        f"### The gate, simulated\n\n{pairs:,} pairs for each cell, {told['steps']} steps a run, a limit of "
+        f"{limit:.0%}. Cells are percent of pairs: passed / regressed / inconclusive.\n"
     )
     yield "```sh\npython -m benchmarks.diff.gate && python -m benchmarks.diff.render\n```\n"
     for spread, words in ((1, "as far as is assumed (2% in nine of ten pairs)"), (2, "twice as far as is assumed")):
-        yield f"Runs differ {words}:\n\n| steps | B is slower by | one run a side | five runs a side |\n|---|--:|--:|--:|"
+        yield f"Runs differ {words}:\n"
+        yield "| steps | B is slower by | one run a side | five runs a side |\n|---|--:|--:|--:|"
         for pattern, own in ((cell["pattern"], cell["slower"]) for cell in told["cells"] if _is_row(cell, spread)):
-            shares = (
-                " / ".join(
-                    f"{100 * cells[pattern, runs, spread, own].get(f'gate: {part}', 0) / pairs:.1f}" for part in _PARTS
-                )
-                for runs in (1, 5)
-            )
+            shares = (_shares(cells[pattern, runs, spread, own]) for runs in (1, 5))
             slower = "mean 90%" if pattern.startswith("every tenth step of B") else f"{own:.0%}"
             yield f"| {pattern} | {slower} | {' | '.join(shares)} |"
         yield ""
@@ -72,6 +68,10 @@ def _gate(told: dict[str, Any]) -> Iterator[str]:
             )
             yield f"| {pattern} | {runs} | {' | '.join(passed)} | {' | '.join(inside)} |"
     yield ""
+
+
+def _shares(cell: dict[str, Any]) -> str:
+    return " / ".join(f"{100 * cell.get(f'gate: {part}', 0) / cell['pairs']:.1f}" for part in _PARTS)
 
 
 def _is_row(cell: dict[str, Any], spread: int) -> bool:

@@ -8,6 +8,7 @@ import pytest
 
 from lostflops.core.errors import UsageError
 from lostflops.explain.compare.diff import diff
+from lostflops.explain.compare.gate import GateOutcome, gate
 from lostflops.explain.compare.series import StepTimes
 from lostflops.explain.compare.sides import compare_sides, read_pair
 from lostflops.testing import Straggler, SyntheticCluster, store
@@ -114,6 +115,9 @@ def test_a_mean_that_may_differ_decides_nothing(tmp_path):
     found = told(*sides)
     assert found["answer"] == "inconclusive"
     assert "the mean differs by" in found["verdict"]
+    answer, result = gate(read_pair(*sides), 0.05)
+    assert result is GateOutcome.INCONCLUSIVE
+    assert "Only the mean is open" in answer.verdict
 
 
 def test_the_same_recording_counts_once(made):
