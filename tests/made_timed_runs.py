@@ -55,9 +55,11 @@ def _parameter(name: str, shape: list[int]) -> dict[str, Any]:
     }
 
 
-def noisy(number: int, *, level: float = 10.0, steps: int = 60, between: float = 0.005) -> list[float]:
+def noisy(
+    number: int, *, level: float = 10.0, steps: int = 60, between: float = 0.005, held_up: float = 0.05
+) -> list[float]:
     """A run of its own: steps differ by 2%, one in twenty is held up, and runs by `between`."""
     chance = np.random.default_rng(number)
-    held = 1 + (chance.random(steps) < 0.05) * chance.uniform(0.2, 2, steps)
+    held = 1 + (chance.random(steps) < held_up) * chance.uniform(0.2, 2, steps)
     run = level * np.exp(between * chance.normal())
     return list(run * np.exp(0.02 * chance.normal(size=steps)) * held)

@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from itertools import product, repeat
+from math import log1p
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,7 +26,7 @@ import numpy.typing as npt
 
 from lostflops.account.pace.blocks import Location, mean, typical
 from lostflops.core.stats import Machine
-from lostflops.explain.compare.change import change, verdict
+from lostflops.explain.compare.change import RelativeChange, change, verdict
 from lostflops.explain.compare.gate import GateOutcome, outcome
 
 RESULTS: Final = Path(__file__).with_name("results") / "gate.json"
@@ -93,7 +94,7 @@ def scale(side: Sequence[tuple[Location, Location]], factors: Times, which: int,
 
 def judge(pattern: str, pairs: int) -> list[dict[str, Any]]:
     """Simulate pairs of a pattern and judge each with one run a side and with several, for all changes and spreads
-    between runs: these only scale the steps of a run, so the steps are drawn once."""
+    between runs: these only scale the steps of a run, so each run is drawn and measured once."""
     cells: dict[tuple[int, int, float], Counter[str]] = {}
     changes = [0.0] if pattern == ONE_SIDED else CHANGES
     for number in range(pairs):
@@ -101,24 +102,28 @@ def judge(pattern: str, pairs: int) -> list[dict[str, Any]]:
         steps = [[make(chance) for _ in range(_MOST_RUNS)] for make in PATTERNS[pattern]]
         located = [[(typical(times), mean(times)) for times in side] for side in steps]
         levels = chance.normal(size=(2, _MOST_RUNS)) * MACHINE.spread
-        for runs, spread, slower in product(RUNS, LEVELS, changes):
-            factors = np.exp(spread * levels) * np.array([[1], [1 + slower]])
-            middle, average = (
-                change(*(scale(side, by, which, runs) for side, by in zip(located, factors, strict=True)), MACHINE)
+        for runs, spread in product(RUNS, LEVELS):
+            sides = located, np.exp(spread * levels)
+            alike = [
+                change(*(scale(side, by, which, runs) for side, by in zip(*sides, strict=True)), MACHINE)
                 for which in (0, 1)
-            )
-            truths = slower, 0.9 if pattern == ONE_SIDED else slower
-            cell = cells.setdefault((runs, spread, slower), Counter())
-            cell[f"gate: {outcome(middle, average, LIMIT)}"] += 1
-            cell[f"diff: {verdict(middle, average)}"] += 1
-            cell["typical inside"] += middle.low <= truths[0] <= middle.high
-            cell["mean inside"] += average.low <= truths[1] <= average.high
-            for limit in LIMITS:
-                cell[f"passed at {limit}"] += outcome(middle, average, limit) is GateOutcome.PASSED
+            ]
+            for slower in changes:
+                middle, average = (replace(found, log=found.log + log1p(slower)) for found in alike)
+                count(cells.setdefault((runs, spread, slower), Counter()), middle, average, pattern, slower)
     return [
         {"pattern": pattern, "runs": runs, "spread": spread, "slower": slower, "pairs": pairs, **cell}
         for (runs, spread, slower), cell in cells.items()
     ]
+
+
+def count(cell: Counter[str], middle: RelativeChange, average: RelativeChange, pattern: str, slower: float) -> None:
+    cell[f"gate: {outcome(middle, average, LIMIT)}"] += 1
+    cell[f"diff: {verdict(middle, average)}"] += 1
+    cell["typical inside"] += middle.low <= slower <= middle.high
+    cell["mean inside"] += average.low <= (0.9 if pattern == ONE_SIDED else slower) <= average.high
+    for limit in LIMITS:
+        cell[f"passed at {limit}"] += outcome(middle, average, limit) is GateOutcome.PASSED
 
 
 def main() -> None:

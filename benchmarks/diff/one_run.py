@@ -27,11 +27,11 @@ from benchmarks.diff.real import BATCH, RESULTS, WIDTH, Model, forked, wait, war
 
 import lostflops
 from lostflops.account.pace.blocks import typical
-from lostflops.explain.compare.change import TYPICAL, change
+from lostflops.core.stats import Machine
+from lostflops.explain.compare.change import change
 from lostflops.explain.compare.diff import diff
 from lostflops.explain.compare.sides import RunPair, read_pair
 from lostflops.ingest import ingest
-from lostflops.predict.whatif.interval import BETWEEN_RUNS_ON_HOSTS
 
 LAYERS: Final = {"job": 100, "same": 100, "third": 130, "double": 200}
 """Nearly all of a step is layers, so that the planted differences are 30% and 100%."""
@@ -76,7 +76,7 @@ def sign_without_drift(pair: RunPair) -> int:
     sides = [
         [replace(typical(run.steps.per(pair.unit)), drift=0.0) for run in side] for side in (pair.before, pair.after)
     ]
-    return change(sides[0], sides[1], confidence=TYPICAL, between=BETWEEN_RUNS_ON_HOSTS).sign
+    return change(sides[0], sides[1], Machine.HOST).sign
 
 
 def judge(folder: Path, number: int) -> None:

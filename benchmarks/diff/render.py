@@ -19,6 +19,8 @@ CALLED = ("faster", "slower")
 
 
 def figures() -> Iterator[str]:
+    if (path := RESULTS / "gate.json").exists():
+        yield from _gate(json.loads(path.read_text(encoding="utf-8")))
     for name, (how, flag) in _REAL.items():
         if (path := RESULTS / name).exists():
             yield from _real(json.loads(path.read_text(encoding="utf-8")), how, flag)
@@ -26,6 +28,54 @@ def figures() -> Iterator[str]:
         yield from _one_run(json.loads(path.read_text(encoding="utf-8")))
     if (path := RESULTS / "synthetic.json").exists():
         yield from _synthetic(json.loads(path.read_text(encoding="utf-8")))
+
+
+_PARTS = ("passed", "regressed", "inconclusive")
+
+
+def _gate(told: dict[str, Any]) -> Iterator[str]:
+    """Yield a table for each spread between runs, and how often unchanged candidates pass and intervals hold."""
+    cells = {(cell["pattern"], cell["runs"], cell["spread"], cell["slower"]): cell for cell in told["cells"]}
+    patterns = dict.fromkeys(cell["pattern"] for cell in told["cells"])
+    pairs, limit = told["cells"][0]["pairs"], told["limit"]
+    yield (
+        f"### The gate, simulated\n\n{pairs:,} pairs for each cell, {told['steps']} steps a run, a limit of "
+        f"{limit:.0%}. Cells are percent of pairs: passed / regressed / inconclusive.\n"
+    )
+    yield "```sh\npython -m benchmarks.diff.gate && python -m benchmarks.diff.render\n```\n"
+    for spread, words in ((1, "as far as is assumed (2% in nine of ten pairs)"), (2, "twice as far as is assumed")):
+        yield f"Runs differ {words}:\n"
+        yield "| steps | B is slower by | one run a side | five runs a side |\n|---|--:|--:|--:|"
+        for pattern, own in ((cell["pattern"], cell["slower"]) for cell in told["cells"] if _is_row(cell, spread)):
+            shares = (_shares(cells[pattern, runs, spread, own]) for runs in (1, 5))
+            slower = "mean 90%" if pattern.startswith("every tenth step of B") else f"{own:.0%}"
+            yield f"| {pattern} | {slower} | {' | '.join(shares)} |"
+        yield ""
+    yield (
+        "How often an unchanged candidate passes, by limit, and how often the interval that `diff` prints includes the "
+        "truth (typical step, mean); runs differ as far as is assumed, or twice as far:\n"
+    )
+    names = " | ".join(f"passes {limit:.0%}" for limit in told["limits"])
+    yield f"| steps | runs | {names} | includes the truth | at twice the spread |"
+    yield f"|---|--:|{'--:|' * (len(told['limits']) + 2)}"
+    for pattern in patterns:
+        for runs in (1, 5):
+            cell, twice = cells[pattern, runs, 1, 0.0], cells[pattern, runs, 2, 0.0]
+            passed = (f"{100 * cell[f'passed at {limit}'] / pairs:.1f}" for limit in told["limits"])
+            inside = (
+                ", ".join(f"{100 * one[f'{what} inside'] / pairs:.1f}" for what in ("typical", "mean"))
+                for one in (cell, twice)
+            )
+            yield f"| {pattern} | {runs} | {' | '.join(passed)} | {' | '.join(inside)} |"
+    yield ""
+
+
+def _shares(cell: dict[str, Any]) -> str:
+    return " / ".join(f"{100 * cell.get(f'gate: {part}', 0) / cell['pairs']:.1f}" for part in _PARTS)
+
+
+def _is_row(cell: dict[str, Any], spread: int) -> bool:
+    return bool(cell["runs"] == 1 and cell["spread"] == spread)
 
 
 _REAL = {

@@ -20,12 +20,12 @@ import numpy as np
 import numpy.typing as npt
 
 from lostflops.account.pace.blocks import mean, typical
-from lostflops.explain.compare.change import MEAN, TYPICAL, RelativeChange, Verdict, change, verdict
+from lostflops.core.stats import Machine
+from lostflops.explain.compare.change import RelativeChange, Verdict, change, verdict
 from lostflops.explain.compare.power import estimate_needed_runs
 
 RESULTS = Path(__file__).with_name("results") / "synthetic.json"
 PLANTED = 0.03
-BETWEEN = 0.05
 _SEED = 2
 Series = list[npt.NDArray[np.float64]]
 
@@ -68,10 +68,8 @@ def series(kind: Kind, chance: np.random.Generator, *, runs: int, steps: int, sl
 
 
 def compared(before: Series, after: Series) -> tuple[RelativeChange, Verdict]:
-    middle = change(
-        [typical(one) for one in before], [typical(one) for one in after], confidence=TYPICAL, between=BETWEEN
-    )
-    average = change([mean(one) for one in before], [mean(one) for one in after], confidence=MEAN, between=BETWEEN)
+    middle = change([typical(one) for one in before], [typical(one) for one in after], Machine.HOST)
+    average = change([mean(one) for one in before], [mean(one) for one in after], Machine.HOST)
     return middle, verdict(middle, average)
 
 

@@ -87,7 +87,7 @@ def test_binomial_tails(trials: int, share: float, chance: float) -> None:
     )
 
 
-@pytest.mark.parametrize("correlation", [-0.5, 0.0, 0.5, 0.9])
+@pytest.mark.parametrize("correlation", [-0.3, 0.0, 0.5, 0.9])
 def test_effective_steps_are_those_of_an_autoregressive_series(correlation: float) -> None:
     chance = np.random.default_rng(1)
     found = []
@@ -110,6 +110,10 @@ def test_what_comes_back_is_no_error(period: int) -> None:
     times[::period] += 50
     assert without_period(times).std() < 1.5
     assert without_period(times).mean() == pytest.approx(times.mean())
+
+
+def test_a_few_steps_that_alternate_by_chance_count_at_most_twice() -> None:
+    assert effective_steps(np.array([1.0, 3, 3, 1, 1, 3, 1, 3, 3, 1])) <= 20
 
 
 def test_long_steps_at_random_remain_an_error() -> None:

@@ -27,8 +27,9 @@ _FEWEST_BEATS: Final = 5
 """A period is seen if it comes back at least this often: three times may be chance in steps that wander."""
 _PERIODIC: Final = 0.5
 """Correlation of steps one period apart that makes a period: then most of the variance comes back."""
-_LEAST_TIME: Final = 0.05
-"""Steps that alternate know their mean better than independent ones, but few of them do not show by how much."""
+_LEAST_TIME: Final = 0.5
+"""Steps that alternate know their mean better than independent ones, but a few alternate by chance: so they count at
+most twice."""
 
 
 class Machine(Enum):

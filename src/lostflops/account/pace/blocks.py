@@ -6,8 +6,8 @@ shown too.
 
 Neighbouring steps are slow together, so the error is that of as many independent steps as they are worth
 (`effective_steps`); for the middle of the steps it is that of the steps with the outer fifths drawn in (Tukey and
-McLaughlin, Sankhya A 25, 1963). What comes back every so many steps is no error. On steps that wander, alternate or
-stall, these intervals hold as often as a block bootstrap's or more often, in a seventh of the time.
+McLaughlin, Sankhya A 25, 1963). What comes back every so many steps is no error. docs/decisions/explain.md
+says why this is no bootstrap.
 
 A run also drifts: other jobs on the host, clocks and temperatures change over minutes. Such noise has no shortest
 averaging time (flicker noise), so two runs differ about as much as two parts of one run do. `drift` measures that.

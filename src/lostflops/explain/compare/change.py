@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from math import expm1, inf, log, sqrt
-from statistics import mean, variance
+from statistics import fmean
 from typing import Final
 
 from lostflops.account.pace.blocks import Location
@@ -123,26 +123,31 @@ def change(before: Sequence[Location], after: Sequence[Location], machine: Machi
     (0.068, 0.1, 0.133, 0.119)
     """
     sides = [[log(run.value) for run in side] for side in (before, after)]
-    steps = [mean(run.error**2 for run in side) for side in (before, after)]
+    steps = [fmean(run.error**2 for run in side) for side in (before, after)]
     counts = [len(side) for side in sides]
     if min(counts) > 1:
-        runs = [max(variance(side), own) for side, own in zip(sides, steps, strict=True)]
+        runs = [max(_variance(side), own) for side, own in zip(sides, steps, strict=True)]
         parts = [run / count for run, count in zip(runs, counts, strict=True)]
         freedom = _satterthwaite(parts, [count - 1 for count in counts])
-        noise = Noise(sqrt(mean(runs)), sqrt(mean(steps)), freedom)
+        noise = Noise(sqrt(fmean(runs)), sqrt(fmean(steps)), freedom)
         parts = [max(sum(parts), _pool_variance(runs, counts))]
     elif max(counts) > 1:
         many = max(sides, key=len)
-        run = max(variance(many), *steps)
+        run = max(_variance(many), *steps)
         parts, freedom = [run / count for count in counts], len(many) - 1
-        noise = Noise(sqrt(run), sqrt(mean(steps)), freedom)
+        noise = Noise(sqrt(run), sqrt(fmean(steps)), freedom)
     else:
         runs = [2 * machine.spread**2, *(side[0].drift ** 2 for side in (before, after))]
         parts = [*steps, *runs]
         known = [_ASSUMED_FREEDOM, before[0].drift_freedom, after[0].drift_freedom]
         freedom = _satterthwaite(parts, [before[0].freedom, after[0].freedom, *known])
-        noise = Noise(sqrt(sum(runs) / 2 + mean(steps)), sqrt(mean(steps)), inf)
-    return RelativeChange(mean(sides[1]) - mean(sides[0]), sqrt(sum(parts)), freedom, noise)
+        noise = Noise(sqrt(sum(runs) / 2 + fmean(steps)), sqrt(fmean(steps)), inf)
+    return RelativeChange(fmean(sides[1]) - fmean(sides[0]), sqrt(sum(parts)), freedom, noise)
+
+
+def _variance(values: Sequence[float]) -> float:
+    middle = fmean(values)
+    return sum((value - middle) ** 2 for value in values) / (len(values) - 1)
 
 
 def _pool_variance(runs: Sequence[float], counts: Sequence[int]) -> float:
