@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,16 +22,18 @@ def recorded(
     samples: int = 8,
     parameters: Sequence[tuple[str, list[int]]] = (("weight", [4, 4]),),
     start: int = 0,
+    skipped: Collection[int] = (),
     **told: Any,
 ) -> Path:
-    """One run; `times` are those of its steps in ms. The first step takes a second more, and does not count."""
+    """One run; `times` are those of its steps in ms. The first step takes a second, and does not count. `skipped` are
+    steps whose update a GradScaler skipped."""
     for rank in range(world):
         made, now = [], start
         for number, ms in enumerate([1000.0, *times]):
             took = round(ms * MS)
             part = took // 5
             phases = (part, part, part, part, took - 4 * part)
-            made.append(step(number, now, phases, samples=samples))
+            made.append(step(number, now, phases, samples=samples, skipped=number in skipped))
             now += took
         model = {"kind": "parameters", "parameters": [_parameter(*one) for one in parameters]}
         opened = session(rank, world, wall=start, **told)

@@ -79,7 +79,7 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     """Commit of the program's repository."""
     steps: int | None
     step_ns: float | None
-    """Normal step: without the first ones, and those that were compiled or profiled."""
+    """Normal step: see `account/pace/timings.py`."""
     step_error: float | None
     """Standard error of `step_ns`, as a part of it, by how steps differ within the run."""
     tokens_per_second: float | None

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import hypot
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from clinic.measure import step_ns
 
+import lostflops as lf
 from lostflops.account.pace.blocks import typical
 from lostflops.account.pace.normal import NormalSteps, normal_steps
+from lostflops.explain.compare.series import read_timed_steps
+from lostflops.fleet.summarise import summarise
 from lostflops.predict.whatif.interval import between_runs, noise_of
+from made_timed_runs import recorded
 from memory_run import MemoryRun
 
 MS = 1_000_000
@@ -40,6 +46,25 @@ def test_only_normal_steps_count() -> None:
     normal = found(timings(times, compiled={1}, profiled={14, 15}, skipped={16}))
     assert normal is not None
     assert (normal.times.size, normal.location.value, normal.drift) == (12, 10 * MS, 0.0)
+
+
+def test_every_verb_has_the_same_normal_step(tmp_path: Path) -> None:
+    """A GradScaler skipped the update of three in five steps, which take 6 ms and not 10."""
+    skipped = [step for step in range(1, 101) if step % 5 < 3]
+    times = [6.0 if step in skipped else 10.0 for step in range(1, 101)]
+    with lf.open(recorded(tmp_path / "run", times, skipped=skipped)) as run:
+        timed, report, stored = run.steps().to_json(), run.report().to_json(), run.stored
+        stated = {
+            "steps": timed["recorded"]["step_p50_ns"],
+            "settled steps": timed["recorded"]["settled_steps"] * MS / 4,
+            "report": report["recorded"]["step_p50_ns"],
+            "rates": 8 * 1e9 / report["recorded"]["samples_per_second"],
+            "headline": normal_steps(stored).location.value,  # type: ignore[union-attr]
+            "fleet": summarise(stored).step_ns,
+            "clinic": step_ns(stored),
+            "compared": float(np.median(read_timed_steps(stored).times)),
+        }
+    assert stated == dict.fromkeys(stated, pytest.approx(10 * MS))
 
 
 def test_a_stall_does_not_move_the_normal_step() -> None:

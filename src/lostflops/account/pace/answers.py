@@ -153,8 +153,8 @@ def went(pace: JobPace) -> str:
     """Say how fast the job went, and where the time of a step is."""
     if pace.p50 is None or pace.p95 is None:
         return (
-            f"{pluralise(pace.steps, 'step')} recorded, but no normal step: each is the first, compiled or profiled, "
-            "or ran before the first timed forward pass."
+            f"{pluralise(pace.steps, 'step')} recorded, but no normal step: each is the first, compiled, profiled or "
+            "without an update, or ran before the first timed forward pass."
         )
     known = {phase: share for phase in PHASES if (share := pace.share(phase))}
     largest = sorted(known, key=known.__getitem__, reverse=True)

@@ -10,6 +10,7 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from lostflops.account.pace.timings import PACED, within
 from lostflops.core.results import Field, Table
 from lostflops.core.units import format_ns, format_share
 
@@ -17,20 +18,17 @@ if TYPE_CHECKING:
     from lostflops.store.run import Run
 
 _MOST_SHOWN: Final = 20
-_QUERY: Final = """
-    with timed as (
-        select * from timings
-        where attempt = (select max(attempt) from timings where comm_hook is not null)
-          and not coalesce(compiled or profiled, false){where}
-    )
+_QUERY: Final = f"""
+    with {PACED}
     select rank, count(comm_hook), median(comm_hook)::bigint, max(comm_hook), sum(comm_hook)::bigint,
-           sum(comm_hook) / nullif(sum(stop - start), 0)
-    from timed where step > (select min(step) from timed) group by rank having count(comm_hook) > 0 order by rank"""
+           sum(comm_hook) / nullif(sum(own.ns), 0)
+    from own join paced using (attempt, step)
+    where settled and attempt = (select max(attempt) from timings where comm_hook is not null)
+    group by rank having count(comm_hook) > 0 order by rank"""
 
 
 def table(run: Run, ranks: Sequence[int] = ()) -> Table:
-    """Return the time inside hooks by rank, without the first, compiled and profiled steps; no rows if none ran."""
-    where = f" and rank in ({', '.join(map(str, ranks))})" if ranks else ""
+    """Return the time inside hooks by rank, in normal steps; no rows if none ran."""
     fields = (
         Field("rank"),
         Field("steps", "count"),
@@ -39,7 +37,7 @@ def table(run: Run, ranks: Sequence[int] = ()) -> Table:
         Field("ns", "ns", "sum", shown=False),
         Field("share", "share", "of the step"),
     )
-    rows = tuple(tuple(row) for row in run.rows(_QUERY.format(where=where)))
+    rows = tuple(tuple(row) for row in run.rows(_QUERY.format(within=within(ranks))))
     title = "Inside communication hooks of DDP, on the host" + (_names(run) if rows else "")
     return Table("comm_hooks", title, fields, rows, most_shown=_MOST_SHOWN)
 

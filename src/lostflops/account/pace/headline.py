@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _PROFILED: Final = f"""
     with {PACED}
-    select count(*), sum(ns) from paced where profiled and not is_first and not compiled and not skipped"""
+    select count(*), sum(ns) from paced where profiled and is_regular"""
 
 
 def describe_job(run: Run, total: RunLedger) -> str:

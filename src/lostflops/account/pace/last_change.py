@@ -17,7 +17,7 @@ _LAST_STEPS: Final = 16
 """A change is over if most of so many last steps are nearer to the time before it."""
 _COMPARED: Final = f"""
     with {PACED}
-    from (select step, slowest_ns from paced where settled and not skipped order by step desc limit {_MOST_COMPARED})
+    from (select step, slowest_ns from paced where settled order by step desc limit {_MOST_COMPARED})
     order by step"""
 
 

@@ -1,8 +1,8 @@
 """The normal step of a job: the time of its timed steps that nothing but training slowed down.
 
-A normal step is settled (`timings`: not the first of its attempt, nor compiled or profiled) and was not skipped. Its
-time is the mean without the fastest and the slowest fifth, as in `lostflops diff`, so that one stall on a shared
-machine does not move it. Only steps of the attempt of the deep window count: an earlier attempt may have run elsewhere.
+`timings` says which steps are normal. Their time is the mean without the fastest and the slowest fifth, as in
+`lostflops diff`, so that one stall on a shared machine does not move it. Only steps of the attempt of the deep window
+count: an earlier attempt may have run elsewhere.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _TRACED: Final = """
     where begun.start between attempts.start and attempts.stop"""
 _NORMAL: Final = f"""
     with {PACED}
-    select ns from paced where settled and not skipped order by step"""
+    select ns from paced where settled order by step"""
 
 
 @dataclass(frozen=True, slots=True)

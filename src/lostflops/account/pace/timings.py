@@ -1,8 +1,9 @@
 """The pace of a job, by the timings of all its steps.
 
-The time of a step is the median of its ranks. A step is settled if it is not the first of its attempt, nothing was
-compiled or profiled in it on any rank, and it is not before the first step with a timed forward pass. Figures are of
-settled steps, and of the newest attempt that has any. Shares of phases are of those settled steps whose phases were
+The time of a step is the median of its ranks. A step is normal, or settled, if it is not the first of its attempt, and
+on no rank anything was compiled or profiled in it or its update skipped (by a GradScaler: such a step is shorter), and
+if it is not before the first step with a timed forward pass. Figures are of settled steps, and of the newest attempt
+that has any. Shares of phases are of those settled steps whose phases were
 timed: a collector that costs too much stops timing them. Phases are those of the training thread: on an accelerator
 they show where the host was, not where the device was.
 """
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from lostflops.store.run import Run
 
 PHASES: Final = ("data", "forward", "backward", "optimizer", "outside")
-
-_SETTLED: Final = "not (is_first or compiled or profiled or is_early)"
 
 
 def _aggregate_phase(how: str, phase: str) -> str:
@@ -50,7 +49,8 @@ PACED: Final = f"""
         from grouped
     ),
     paced as (
-        select *, coalesce({_SETTLED}, true) as settled, settled and is_phased as is_told,
+        select *, coalesce(not (is_first or compiled or skipped or is_early), true) as is_regular,
+               is_regular and not profiled as settled, settled and is_phased as is_told,
                bool_or(is_told) over (partition by attempt) as any_told
         from marked
     )"""
@@ -64,7 +64,7 @@ _SUMMARY: Final = f"""
            quantile_cont(ns, 0.5) filter (settled), quantile_cont(ns, 0.95) filter (settled),
            {_RATE.format(what="samples")}, {_RATE.format(what="tokens")},
            sum(own_sum) filter (settled) / nullif(sum(ns_sum) filter (settled and own_sum is not null), 0),
-           median(ns) filter (profiled and not is_first and not compiled),
+           median(ns) filter (profiled and is_regular),
            count(*) filter (profiled), sum(ranks) filter (is_told or not any_told),
            sum(ns_sum) filter (is_told or not any_told),
            {", ".join(f"sum({phase}_sum) filter (is_told or not any_told)" for phase in PHASES)}

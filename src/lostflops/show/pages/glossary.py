@@ -96,7 +96,7 @@ _WORDS: Final = {
     "p50": "median: half of the values are below it",
     "p95": "19 of 20 values are below it",
     "p99": "99 of 100 values are below it",
-    "normal steps": "steps that are not the first of an attempt, and in which nothing was compiled or profiled",
+    "normal steps": "steps that are not the first of an attempt, and not compiled, profiled or without an update",
     "normal step, median": "half of the normal steps take less time",
     "normal step, 95%": "19 of 20 normal steps take less time",
     "profiled steps": "steps in which every op and kernel was recorded: those that the ledger is of",

@@ -30,7 +30,7 @@ def _find(case: Case) -> Iterator[Claim]:
     if case.timed_steps is None:
         raise NotChecked("step times were not recorded", "--steps auto")
     timed = series(case)
-    profiled, settled = timed.ns[timed.profiled & ~timed.compiled & ~timed.first], timed.ns[timed.settled]
+    profiled, settled = timed.ns[timed.profiled], timed.ns[timed.settled]
     if min(profiled.size, settled.size) < _FEWEST:
         return
     usual, slow = float(np.median(settled)), float(np.quantile(settled, 0.75))

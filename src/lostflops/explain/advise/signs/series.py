@@ -46,7 +46,7 @@ _MOST_RANKS: Final = 64
 """If there are more ranks, this many are read, evenly spread from first to last: what all ranks do shows in these."""
 _STEPS: Final = f"""
     with {PACED}
-    select step, ns, settled, compiled, profiled, is_first from paced order by step"""
+    select step, ns, settled, compiled, profiled and is_regular as profiled, is_first from paced order by step"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +60,10 @@ class StepSeries:
     ns: Values
     """Time of each step: the median of its ranks."""
     settled: Flags
-    """Steps that are not the first, and neither compiled nor profiled."""
+    """Normal steps: see `account/pace/timings.py`."""
     compiled: Flags
     profiled: Flags
+    """Profiled steps that are otherwise normal."""
     first: Flags
 
     def column(self, expression: str) -> Values:
