@@ -24,9 +24,9 @@ MORE_STEPS: Final = "--steps 8:20"
 """Flags that record a longer window, if it was too short to be sure."""
 _AT_MOST: Final = 1.5
 """A cause on all ranks can save at most this many times its own time on the ledger, including waits for it."""
-_CHANCE: Final = 2.0
-"""If the interval of a saving reaches more than this many times as far below zero, the evidence points no way: three of
-ten such savings are losses (if errors are normal)."""
+_CHANCE: Final = 3.0
+"""If the interval of a saving reaches more than this many times the saving to both sides, the evidence points no way:
+three of ten such savings are losses (if errors are normal)."""
 _HOURS: Final = 24
 _MISREAD: Final = "The replay does not reproduce the recorded steps, so this time may have another cause."
 
@@ -46,7 +46,8 @@ class Priced:
 
     @property
     def is_chance(self) -> bool:
-        return self.prediction.gain_low < -_CHANCE * self.prediction.gain
+        one = self.prediction
+        return min(one.gain - one.gain_low, one.gain_high - one.gain) > _CHANCE * one.gain
 
     @property
     def doubt(self) -> str:
