@@ -251,9 +251,12 @@ def test_what_is_not_certain_is_suspected_and_says_what_to_record(run: Run, told
     assert "saves" not in result.verdict
 
 
-@pytest.mark.parametrize(("low", "outcome"), [(-0.2, "suspected"), (-0.25, "too small")])
-def test_a_saving_far_below_its_error_is_not_even_suspected(run: Run, low: float, outcome: str) -> None:
-    result = diagnose(run, rules=(claimed(saving=Estimate(0.1, low, 0.45, Kind.MEASURED, "timed steps")),)).to_json()
+@pytest.mark.parametrize(
+    ("low", "high", "outcome"),
+    [(-0.25, 0.45, "too small"), (-0.2, 0.45, "suspected"), (-0.25, 0.4, "suspected"), (-4.0, 0.3, "suspected")],
+)
+def test_a_saving_far_below_its_error_is_not_even_suspected(run: Run, low: float, high: float, outcome: str) -> None:
+    result = diagnose(run, rules=(claimed(saving=Estimate(0.1, low, high, Kind.MEASURED, "timed steps")),)).to_json()
     assert [one["outcome"] for one in result["checked"]] == [outcome]
     assert len(result["findings"]) == (outcome == "suspected")
     assert ("may be chance" in result["checked"][0]["why"]) == (outcome == "too small")

@@ -23,9 +23,9 @@ FOUND_FROM: Final = 0.9
 """A cause is found if such findings were right at least this often; a wrong cause costs a user more than a late one."""
 MORE_STEPS: Final = "--steps 8:20"
 """Flags that record a longer window, if it was too short to be sure."""
-_CHANCE: Final = 2.0
-"""If the range of a saving reaches more than this many times as far below zero, the evidence points no way: three of
-ten such savings are losses (if errors are normal)."""
+_CHANCE: Final = 3.0
+"""If the range of a saving reaches more than this many times the saving to both sides, the evidence points no way:
+three of ten such savings are losses (if errors are normal)."""
 _HOURS: Final = 24
 _MISREAD: Final = "The replay does not reproduce the recorded steps, so this time may have another cause."
 _OWN_TIME: Final = "the time attributed to this cause, as an upper limit"
@@ -48,7 +48,9 @@ class Priced:
     @property
     def is_chance(self) -> bool:
         saving = self.saving
-        return saving is not None and saving.low is not None and saving.low < -_CHANCE * saving.value
+        if saving is None or saving.low is None or saving.high is None:
+            return False
+        return min(saving.value - saving.low, saving.high - saving.value) > _CHANCE * saving.value
 
     @property
     def value(self) -> float:

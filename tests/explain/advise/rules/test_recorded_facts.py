@@ -290,7 +290,7 @@ def test_a_run_of_an_older_collector(tmp_path: Path, rule: Rule) -> None:
     ids=["one", "two", "alone"],
 )
 def test_splitting_an_evaluation_saves_what_other_ranks_take_over(world: int, evaluating: int, expected: str) -> None:
-    case: Any = SimpleNamespace(run=SimpleNamespace(rows=lambda _: [(world,)]))
+    case: Any = SimpleNamespace(run=SimpleNamespace(world_size=world))
     assert evaluation._split_share(case, evaluating) == expected
 
 

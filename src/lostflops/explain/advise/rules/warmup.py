@@ -344,7 +344,7 @@ RULE: Final = Rule(
         "The first steps of a job are slow: caches are empty, libraries choose algorithms, memory is allocated. Other "
         "slow steps come every n steps, with an epoch, an evaluation or a checkpoint, or once, when storage or the "
         "network stalls. A median step time hides all of them. Lostflops finds them in the times of all steps; a "
-        "period must be too regular for chance, and steps that train more (two models in turn) are none."
+        "period must be too regular for chance, and steps that train more do not count."
     ),
     find=_find,
 )
