@@ -101,7 +101,7 @@ def test_hours_and_money_are_for_all_ranks_of_the_job(tmp_path: Path) -> None:
         result = diagnose(part, usd_per_hour=2.0, rules=rules)
         explained = explain(part, 1, usd_per_hour=2.0, rules=rules)
     (found,) = result.to_json()["findings"]
-    assert found["rank_hours"] == pytest.approx(found["prediction"]["gain"] * 4 * 24)
+    assert found["rank_hours"] == pytest.approx(found["saving"]["value"] * 4 * 24)
     assert found["usd"] == pytest.approx(2 * found["rank_hours"])
     said = "Hours and money are for all 4 ranks of the job; 2 were recorded."
     assert said in result.notes
