@@ -133,7 +133,7 @@ def main() -> None:
     asked = parser.parse_args()
     with ProcessPoolExecutor(asked.workers) as pool:
         cells = [cell for found in pool.map(judge, PATTERNS, repeat(asked.pairs)) for cell in found]
-    RESULTS.write_text(json.dumps({"limit": LIMIT, "limits": LIMITS, "steps": STEPS, "cells": cells}, indent=1) + "\n")
+    RESULTS.write_text(json.dumps({"limit": LIMIT, "limits": LIMITS, "steps": STEPS, "cells": cells}) + "\n")
 
 
 if __name__ == "__main__":
