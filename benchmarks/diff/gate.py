@@ -25,12 +25,12 @@ import numpy as np
 import numpy.typing as npt
 
 from lostflops.account.pace.blocks import Location, mean, typical
-from lostflops.core.stats import Machine
+from lostflops.core.stats import MachineKind
 from lostflops.explain.compare.change import RelativeChange, change, verdict
 from lostflops.explain.compare.gate import GateOutcome, outcome
 
 RESULTS: Final = Path(__file__).with_name("results") / "gate.json"
-MACHINE: Final = Machine.ACCELERATOR
+MACHINE: Final = MachineKind.ACCELERATOR
 LIMIT: Final = 0.02
 LIMITS: Final = (0.02, 0.03, 0.05, 0.1)
 STEPS: Final = 200
@@ -133,7 +133,7 @@ def main() -> None:
     asked = parser.parse_args()
     with ProcessPoolExecutor(asked.workers) as pool:
         cells = [cell for found in pool.map(judge, PATTERNS, repeat(asked.pairs)) for cell in found]
-    RESULTS.write_text(json.dumps({"limit": LIMIT, "limits": LIMITS, "steps": STEPS, "cells": cells}, indent=1) + "\n")
+    RESULTS.write_text(json.dumps({"limit": LIMIT, "limits": LIMITS, "steps": STEPS, "cells": cells}) + "\n")
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from benchmarks.diff.real import BATCH, RESULTS, WIDTH, Model, forked, wait, war
 
 import lostflops
 from lostflops.account.pace.blocks import typical
-from lostflops.core.stats import Machine
+from lostflops.core.stats import MachineKind
 from lostflops.explain.compare.change import change
 from lostflops.explain.compare.diff import diff
 from lostflops.explain.compare.sides import RunPair, read_pair
@@ -76,7 +76,7 @@ def sign_without_drift(pair: RunPair) -> int:
     sides = [
         [replace(typical(run.steps.per(pair.unit)), drift=0.0) for run in side] for side in (pair.before, pair.after)
     ]
-    return change(sides[0], sides[1], Machine.HOST).sign
+    return change(sides[0], sides[1], MachineKind.HOST).sign
 
 
 def judge(folder: Path, number: int) -> None:

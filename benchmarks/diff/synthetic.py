@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lostflops.account.pace.blocks import mean, typical
-from lostflops.core.stats import Machine
+from lostflops.core.stats import MachineKind
 from lostflops.explain.compare.change import RelativeChange, Verdict, change, verdict
 from lostflops.explain.compare.power import estimate_needed_runs
 
@@ -68,8 +68,8 @@ def series(kind: Kind, chance: np.random.Generator, *, runs: int, steps: int, sl
 
 
 def compared(before: Series, after: Series) -> tuple[RelativeChange, Verdict]:
-    middle = change([typical(one) for one in before], [typical(one) for one in after], Machine.HOST)
-    average = change([mean(one) for one in before], [mean(one) for one in after], Machine.HOST)
+    middle = change([typical(one) for one in before], [typical(one) for one in after], MachineKind.HOST)
+    average = change([mean(one) for one in before], [mean(one) for one in after], MachineKind.HOST)
     return middle, verdict(middle, average)
 
 

@@ -14,7 +14,7 @@ from tests.shared_data import STEP_SERIES, needs_step_series
 
 from lostflops.account.pace.blocks import mean, typical
 from lostflops.core.stats import (
-    Machine,
+    MachineKind,
     binomial_tail,
     effective_steps,
     f_tail,
@@ -134,4 +134,4 @@ def test_runs_on_accelerators_differ_by_no_more_than_is_assumed() -> None:
         levels = {key: np.log(location(np.array(times[2:])).value) for key, times in steps.items()}
         pairs = [abs(levels[a] - levels[b]) for a, b in combinations(levels, 2) if a[0] == b[0]]
         assert len(pairs) == 42
-        assert np.quantile(pairs, 0.9) <= Machine.ACCELERATOR.between
+        assert np.quantile(pairs, 0.9) <= MachineKind.ACCELERATOR.between

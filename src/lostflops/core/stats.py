@@ -32,7 +32,7 @@ _LEAST_TIME: Final = 0.5
 most twice."""
 
 
-class Machine(Enum):
+class MachineKind(Enum):
     """Kinds of machines by how far runs of one job differ on them, however steady each run is.
 
     The value is the part by which the levels (typical step or mean) of two runs differ in nine of ten pairs.

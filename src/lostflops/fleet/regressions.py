@@ -71,7 +71,7 @@ class PaceChange:
     """By how much the step is longer than before: 0.03 is 3%, and less than 0 is faster."""
     low: float
     high: float
-    """Range of `slower`."""
+    """Range of `slower`; how often it includes the truth is not measured."""
     before: PaceLevel
     after: PaceLevel
 

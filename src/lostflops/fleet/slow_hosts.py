@@ -64,7 +64,7 @@ class HostVerdict:
     """How much more time it needs than the median host: 0.1 is 10%. While it was slow, if it is likely slow."""
     low: float
     high: float
-    """Range of `slower`."""
+    """Range of `slower`: 82 to 85% of such ranges include the truth."""
     probability: float
     """That it is slow by more than hosts usually differ."""
     is_slow: bool

@@ -5,7 +5,7 @@ import pytest
 from benchmarks.diff.gate import ONE_SIDED, PATTERNS, judge
 
 from lostflops.account.pace.blocks import Location, mean, typical
-from lostflops.core.stats import Machine
+from lostflops.core.stats import MachineKind
 from lostflops.explain.compare.change import Noise, Verdict, change, verdict
 from lostflops.explain.compare.gate import GateOutcome, outcome
 from lostflops.explain.compare.power import estimate_needed_runs
@@ -15,7 +15,7 @@ def located(*values, error=0.0):
     return [Location(value, error, 50) for value in values]
 
 
-def judged(before, after, machine=Machine.HOST, margin=0.02):
+def judged(before, after, machine=MachineKind.HOST, margin=0.02):
     middle = change(before, after, machine)
     return verdict(middle, middle, margin)
 
@@ -53,9 +53,9 @@ def test_a_tenth_is_found_with_three_runs_of_each():
 
 def test_one_run_of_each_never_calls_what_runs_differ_by():
     assert judged(located(100), located(105)) is Verdict.INCONCLUSIVE
-    assert judged(located(100), located(98.1), Machine.ACCELERATOR) is Verdict.INCONCLUSIVE
+    assert judged(located(100), located(98.1), MachineKind.ACCELERATOR) is Verdict.INCONCLUSIVE
     assert judged(located(100), located(113)) is Verdict.SLOWER
-    assert judged(located(100), located(105), Machine.ACCELERATOR) is Verdict.SLOWER
+    assert judged(located(100), located(105), MachineKind.ACCELERATOR) is Verdict.SLOWER
     assert judged(located(100), located(100.0)) is Verdict.INCONCLUSIVE  # no difference is a claim too
 
 
@@ -107,8 +107,8 @@ def test_long_steps_that_are_few_are_found_by_the_mean():
         return steps
 
     sides = [[run(long) for _ in range(4)] for long in (0, 150)]
-    middle = change(*([typical(one) for one in side] for side in sides), Machine.HOST)
-    average = change(*([mean(one) for one in side] for side in sides), Machine.HOST)
+    middle = change(*([typical(one) for one in side] for side in sides), MachineKind.HOST)
+    average = change(*([mean(one) for one in side] for side in sides), MachineKind.HOST)
     assert middle.sign == 0
     assert average.value == pytest.approx(0.075, abs=0.01)
     assert verdict(middle, average) is Verdict.SLOWER
@@ -129,7 +129,7 @@ def test_the_error_of_a_location_is_what_locations_differ_by():
 
 def compare_steps(before, after):
     """Compare one run of each, by the typical step and by the mean."""
-    return [change([locate(before)], [locate(after)], Machine.ACCELERATOR) for locate in (typical, mean)]
+    return [change([locate(before)], [locate(after)], MachineKind.ACCELERATOR) for locate in (typical, mean)]
 
 
 def test_one_run_of_each_shows_long_steps_that_come_back():
@@ -158,10 +158,10 @@ def test_a_mean_that_is_unknown_passes_nothing():
 def test_the_assumed_spread_may_be_half_of_the_true_one(twice):
     """Runs of one level each, without noise of steps: only the spread between runs decides."""
     chance, pairs = np.random.default_rng(12), 3000
-    levels = np.exp(chance.normal(size=(pairs, 2)) * twice * Machine.ACCELERATOR.spread)
+    levels = np.exp(chance.normal(size=(pairs, 2)) * twice * MachineKind.ACCELERATOR.spread)
 
     def count(slower, wanted):
-        changes = [change(located(a), located(b * (1 + slower)), Machine.ACCELERATOR) for a, b in levels]
+        changes = [change(located(a), located(b * (1 + slower)), MachineKind.ACCELERATOR) for a, b in levels]
         return sum(outcome(found, found, 0.02) is wanted for found in changes) / pairs
 
     assert count(0.04, GateOutcome.PASSED) <= 0.05
@@ -192,7 +192,7 @@ def test_as_many_runs_as_are_asked_for_find_three_percent(runs):
     chance, found, trials = np.random.default_rng(7), 0, 120
     for _ in range(trials):
         before, after = (located(*np.exp(0.01 * chance.normal(size=runs))) for _ in range(2))
-        seen = change(before, after, Machine.HOST)
+        seen = change(before, after, MachineKind.HOST)
         asked = estimate_needed_runs(seen.noise, 0.03, runs=runs, steps=100).runs
         before, after = (located(*(level * np.exp(0.01 * chance.normal(size=asked)))) for level in (1, 1.03))
         found += judged(before, after) is Verdict.SLOWER

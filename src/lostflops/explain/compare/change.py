@@ -19,7 +19,7 @@ from statistics import fmean
 from typing import Final
 
 from lostflops.account.pace.blocks import Location
-from lostflops.core.stats import NINE_OF_TEN, Machine, t_quantile
+from lostflops.core.stats import NINE_OF_TEN, MachineKind, t_quantile
 
 CONFIDENCE: Final = 0.98
 """Each end of the interval of the typical step, and of the mean, is beyond the truth in 1% of pairs: so both together
@@ -113,12 +113,12 @@ class RelativeChange:
         return -margin <= self.low and self.high <= margin
 
 
-def change(before: Sequence[Location], after: Sequence[Location], machine: Machine) -> RelativeChange:
+def change(before: Sequence[Location], after: Sequence[Location], machine: MachineKind) -> RelativeChange:
     """Compare the runs of two sides. The kind of machine says how far runs differ if each side has one.
 
     >>> runs = [Location(value, 0.001, 50) for value in (99.0, 100.0, 101.0)]
     >>> slow = [Location(value, 0.001, 50) for value in (109.0, 110.0, 111.0)]
-    >>> found = change(runs, slow, Machine.HOST)
+    >>> found = change(runs, slow, MachineKind.HOST)
     >>> round(found.low, 3), round(found.value, 3), round(found.high, 3), round(found.at_most, 3)
     (0.068, 0.1, 0.133, 0.119)
     """

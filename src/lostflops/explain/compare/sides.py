@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from lostflops.account.pace.blocks import Location, mean, typical
 from lostflops.core.errors import UsageError
-from lostflops.core.stats import Machine
+from lostflops.core.stats import MachineKind
 from lostflops.explain.compare.account import Account, account, average_accounts
 from lostflops.explain.compare.change import RelativeChange, change
 from lostflops.explain.compare.comparable import JobComparison, JobFacts, compare, facts
@@ -103,7 +103,7 @@ def compare_sides(
     before: tuple[MeasuredSide, ...], after: tuple[MeasuredSide, ...], *, is_timed: bool, comparison: JobComparison
 ) -> RunPair:
     unit = _unit(before, after, comparison)
-    machine = Machine.HOST if _on_hosts(before + after) else Machine.ACCELERATOR
+    machine = MachineKind.HOST if _on_hosts(before + after) else MachineKind.ACCELERATOR
     middle = [[typical(run.steps.per(unit)) for run in side] for side in (before, after)]
     average = [[mean(run.steps.per(unit)) for run in side] for side in (before, after)]
     return RunPair(

@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from lostflops.core.stats import Machine
+from lostflops.core.stats import MachineKind
 
 Values = npt.NDArray[np.float64]
 
@@ -100,7 +100,7 @@ def times(measured: Sequence[FittedStepTime]) -> BatchTimes | None:
         return None
     batch = np.array([one.batch for one in measured], np.float64)
     ns = np.array([one.ns for one in measured])
-    error = np.array([max(one.error, Machine.ACCELERATOR.spread) for one in measured]) * ns
+    error = np.array([max(one.error, MachineKind.ACCELERATOR.spread) for one in measured]) * ns
     off, is_linear = _off(batch, ns, error)
     fixed, each = _fit_lines(batch, ns[np.newaxis], error)
     freedom = len(measured) - 2

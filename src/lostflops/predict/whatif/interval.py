@@ -20,11 +20,11 @@ import numpy as np
 import numpy.typing as npt
 
 from lostflops.account.pace.blocks import Location
-from lostflops.core.stats import NINE_OF_TEN, Machine, t_quantile
+from lostflops.core.stats import NINE_OF_TEN, MachineKind, t_quantile
 
 CONFIDENCE: Final = 0.9
-BETWEEN_RUNS: Final = Machine.ACCELERATOR.between
-BETWEEN_RUNS_ON_HOSTS: Final = Machine.HOST.between
+BETWEEN_RUNS: Final = MachineKind.ACCELERATOR.between
+BETWEEN_RUNS_ON_HOSTS: Final = MachineKind.HOST.between
 _MOST_BETWEEN: Final = 0.1
 """Upper limit of the difference, because the drift of four quarters is only a rough estimate."""
 ONE_STEP: Final = 0.1
