@@ -22,8 +22,13 @@ MUST_NOT = re.compile(
     r"rank \d+ (?:is|causes|was|enqueues) |suspected|fixing|to confirm|(?<!no )causes? found", re.IGNORECASE
 )
 """What a text says if it names a late rank or something to change."""
-TAKEN_FOR_LATE = ("language_fsdp2.busy", "policy_value.quiet")
-"""Recordings in which one rank got less of a shared core in most profiled steps, which `ranks` suspects to be late."""
+TAKEN_FOR_LATE = {
+    "language_fsdp2.busy": ("ranks",),
+    "policy_value.quiet": ("ranks",),
+    "rnn.busy": ("diagnose", "report", "ranks"),
+}
+"""Recordings in which one rank got less of a shared core in most profiled steps, and the verbs that suspect it to be
+late."""
 LARGEST = 6_000_000
 """All recordings together, in bytes: everybody who clones the repository downloads them."""
 
@@ -43,11 +48,18 @@ def test_twelve_jobs_are_recorded_on_quiet_and_busy_machines() -> None:
     busy = sum(".busy." in path.name for path in FILES)
     assert jobs == {patient.name.removeprefix("healthy_recorded_") for patient in HEALTHY}
     assert len(jobs) >= 12
-    assert abs(len(FILES) - 2 * busy) <= 1
+    assert min(busy, len(FILES) - busy) >= 6
     assert sum(path.stat().st_size for path in FILES) <= LARGEST
 
 
-def test_no_cause_is_found_or_suspected(run: api.TrainingRun) -> None:
+def expect(verb: str, request: pytest.FixtureRequest) -> None:
+    """Expect that this verb fails for recordings whose rank is taken for late."""
+    if any(f"[{name}" in request.node.name and verb in verbs for name, verbs in TAKEN_FOR_LATE.items()):
+        request.applymarker(pytest.mark.xfail(reason="a smaller share of a core counts as a late rank"))
+
+
+def test_no_cause_is_found_or_suspected(run: api.TrainingRun, request: pytest.FixtureRequest) -> None:
+    expect("diagnose", request)
     findings = run.diagnose().to_json()["findings"]
     assert [(one["level"], one["what"], one["fix"]) for one in findings] == []
 
@@ -56,8 +68,7 @@ def test_no_cause_is_found_or_suspected(run: api.TrainingRun) -> None:
 def test_no_verb_names_a_late_rank_or_an_action(
     run: api.TrainingRun, verb: str, request: pytest.FixtureRequest
 ) -> None:
-    if verb == "ranks" and any(f"[{name}-" in request.node.name for name in TAKEN_FOR_LATE):
-        request.applymarker(pytest.mark.xfail(reason="less of a shared core counts as slow kernels"))
+    expect(verb, request)
     answer: Result = getattr(run, verb)()
     assert not MUST_NOT.search(answer.verdict), answer.verdict
     assert not any(isinstance(block, Findings) for block in answer.blocks)
