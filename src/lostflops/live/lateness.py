@@ -60,6 +60,8 @@ class LiveLateness:
     _hosts: dict[int, str] = field(default_factory=dict)
     _first: int | None = None
     """The first step of the attempt, which is never normal."""
+    _has_forward: bool = False
+    """Whether a forward pass was timed: steps before the first one are not normal."""
     _judged: int = 0
     """Number of steps that were known when ranks were last judged."""
     _known: int = 0
@@ -111,6 +113,10 @@ class LiveLateness:
     def end_step(self, number: int, steps: Mapping[int, LiveStep]) -> None:
         """Note that all ranks reported a step; collectives until its end are counted with the step of each rank."""
         self._first = number if self._first is None else self._first
+        if not self._has_forward and all(step.has_forward for step in steps.values()):
+            self._has_forward = True
+            self._began.clear()
+            self._late.clear()
         if number > self._first and not any(mark in step.marks for step in steps.values() for mark in _LEFT_OUT):
             for rank, step in steps.items():
                 began = self._began.setdefault(rank, [])

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from lostflops.account.late.ranks import judge_ranks
 
 from lostflops.account.align.mesh import recognise
 from lostflops.account.derive.derive import with_accounts
+from lostflops.account.late.ranks import judge_ranks
 from lostflops.account.ledger.few_steps import few_steps
 from lostflops.account.ledger.scope import scope
 from lostflops.explain.advise import case as cases

@@ -7,8 +7,8 @@ from typing import Any
 
 import duckdb
 import pytest
-from lostflops.account.late.arrivals import by_rank, by_step
 
+from lostflops.account.late.arrivals import by_rank, by_step
 from lostflops.account.ledger.scope import Scope
 from lostflops.account.ledger.windows import WindowKind
 from lostflops.core.results import Field, Result, Section, Table
