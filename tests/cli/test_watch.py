@@ -38,12 +38,12 @@ def test_one_line_per_step_and_a_summary(lostflops, job: MadeJob, tmp_path: Path
     lines = outcome.out.splitlines()
     assert lines[0] == "Attempt 0: 4 ranks, 1 host."
     assert lines[1] == "MFU is unknown: give the model FLOPs per step over all ranks with --model-flops."
-    assert words(lines[2]) == "step time median data samples/s tokens/s memory MFU last to enqueue"
+    assert words(lines[2]) == "step time median data samples/s tokens/s memory MFU late rank"
     assert words(lines[3]) == "0 112 ms 100 ms 9.7% 286 - 4.00 GB - -, compiled"
-    assert words(lines[11]) == "8 112 ms 100 ms 9.7% 286 - 4.00 GB - rank 2 +12.0 ms (100%)"
+    assert words(lines[11]) == "8 112 ms 100 ms 9.7% 286 - 4.00 GB - rank 2 +12.0 ms (in all 8 steps)"
     assert [line.split()[0] for line in lines[3:12]] == list("012345678")
     assert "\x1b" not in outcome.out
-    verdict = "The job ended: 9 steps on 4 ranks; rank 2 enqueues last in 100% of its collectives, on average 12.0 ms"
+    verdict = "The job ended: 9 steps on 4 ranks. Rank 2 is late by 12.0 ms per step (10.7% of a step), in all 8 steps."
     assert verdict in words(outcome.out)
     assert outcome.out.endswith(f"Next: lostflops report {tmp_path / 'run'}\n")
 
@@ -63,11 +63,11 @@ def test_json_is_one_object_per_line(lostflops, job: MadeJob, tmp_path: Path) ->
     job.run(0, 8)
     job.run(8, 1, ranks=[0, 1, 3])
     found = objects(lostflops("watch", tmp_path / "run", "--once", "--json").out)
-    assert {each["schema"] for each in found} == {"lostflops.watch/1"}
+    assert {each["schema"] for each in found} == {"lostflops.watch/2"}
     assert [each["kind"] for each in found] == ["notice", *["step"] * 8, "summary"]
     assert [each["late"] for each in found[1:8]] == [None] * 7
     assert found[8] == {
-        "schema": "lostflops.watch/1",
+        "schema": "lostflops.watch/2",
         "kind": "step",
         "attempt": 0,
         "step": 7,

@@ -16,7 +16,7 @@ from msgspec import structs
 
 from lostflops._version import __version__
 from lostflops.account.align.mesh import recognise
-from lostflops.account.blame.judgement import judge
+from lostflops.account.late.ranks import judge_ranks
 from lostflops.account.ledger.answers import total_of
 from lostflops.account.ledger.mfu import Claims, waterfall
 from lostflops.account.ledger.scope import scope
@@ -33,7 +33,7 @@ from lostflops.store.tables import SUMMARY
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lostflops.account.blame.comparison import Comparison
+    from lostflops.account.late.comparison import Comparison
     from lostflops.account.ledger.total import RankLines, RunLedger
     from lostflops.store.run import Run
 
@@ -230,7 +230,7 @@ def _compare_hosts(
     Ranks whose peers are all on the same host say nothing of that host.
     """
     asked = scope(run, None)
-    found = judge(run, asked, recognise(run)).comparison
+    found = judge_ranks(run, asked, recognise(run)).comparison
     hosts = {rank: places[rank] for rank in found.ranks.tolist()}
     across = {
         label

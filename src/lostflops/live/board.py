@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from statistics import median
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from lostflops.account.facts.changes import ChangeFinder, ComparedStep, JobChange
 from lostflops.collect.capture import Frame
-from lostflops.live.lateness import Latecomer, LiveLateness
+from lostflops.live.lateness import LiveLateness
 from lostflops.live.notices import (
     Notice,
     all_ended,
@@ -27,6 +27,9 @@ from lostflops.live.notices import (
 )
 from lostflops.live.sessions import UNREADABLE, Attempt, LiveSession, LiveStep, join
 from lostflops.live.tally import Totals
+
+if TYPE_CHECKING:
+    from lostflops.account.late.judge import Lateness
 
 WAIT: Final = 10.0
 """Seconds that a step waits for ranks that have not reported it."""
@@ -61,7 +64,8 @@ class StepLine:
     peak_memory: int | None
     ranks: int
     missing: tuple[int, ...]
-    latecomer: Latecomer | None
+    latecomer: Lateness | None
+    """The rank that is late, the latest of several."""
     marks: tuple[str, ...]
 
     def rate(self, count: int | None) -> float | None:
@@ -201,7 +205,7 @@ class Board:
             del attempt.first_heard[number]
             attempt.shown = number
             steps = attempt.pending.pop(number)
-            self._lateness.end_step(max(step.stop for step in steps.values()))
+            self._lateness.end_step(number, steps)
             self.newest = self._line(attempt, number, steps)
             self.totals.add(self.newest)
             yield self.newest
@@ -221,7 +225,7 @@ class Board:
                 starved=line.starved,
                 memory=line.peak_memory,
                 work=line.tokens or line.samples,
-                late=(late.rank, late.lateness) if late else None,
+                late=(late.rank, round(late.ns)) if late else None,
             )
         )
         if change is None:
@@ -234,6 +238,8 @@ class Board:
         times = {rank: step.time for rank, step in steps.items()}
         slowest = max(times, key=times.__getitem__)
         is_all = len(steps) == attempt.world_size
+        judged = self._lateness.judge(self.totals.recent_median())
+        late = judged.late if judged is not None else ()
         memory = [step.peak_memory for step in steps.values() if step.peak_memory is not None]
         return StepLine(
             attempt=attempt.number,
@@ -249,7 +255,7 @@ class Board:
             peak_memory=max(memory, default=None),
             ranks=len(steps),
             missing=() if is_all else tuple(rank for rank in range(attempt.world_size) if rank not in steps),
-            latecomer=self._lateness.latecomer(self.totals.recent_median()),
+            latecomer=late[0] if late else None,
             marks=tuple(sorted({mark for step in steps.values() for mark in step.marks})),
         )
 

@@ -1,81 +1,32 @@
-"""Which rank enqueues last? Collectives of ranks on one host are compared, because one clock stamps them.
+"""When ranks enqueue their collectives while a job runs. Feeds the judge of late ranks.
 
-The lateness of a rank is the time from the first enqueue of a collective by a rank of its host to its own. It shows a
-late host thread; what an accelerator does afterwards is not visible. Clocks of several hosts are not compared.
+The lateness of a rank in a step is the longest time from the first enqueue of a collective by a rank of its host to its
+own: one clock stamps both. It shows a late host thread; what an accelerator does afterwards is not visible. Clocks of
+several hosts are not compared.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import Counter, deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from statistics import median
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from lostflops.live.sessions import Attempt, LiveSession
+from lostflops.live.sessions import Attempt, LiveSession, LiveStep
+
+if TYPE_CHECKING:
+    from lostflops.account.late.judge import Verdict
 
 WINDOW: Final = 20
-"""Number of last steps from which a late rank is found."""
+"""Number of last steps whose mean is exported."""
+MOST_STEPS: Final = 512
+"""Number of last steps that are judged."""
+_FEWEST: Final = 8
+"""Fewest steps that are judged, as of a recorded job."""
+_NEWS: Final = 16
+"""Ranks are judged again when a part of the steps like this one is new."""
 _MOST_OPEN: Final = 4000
-_SMALLEST_SHARE: Final = 0.5
-_FAIR_FACTOR: Final = 1.5
-"""A rank is late if it is last in `_SMALLEST_SHARE` of its collectives and `_FAIR_FACTOR` times as often as by
-chance."""
-_FEWEST_STEPS: Final = 8
-"""In fewer steps a rank may be last that often without being slow: collectives of one step are late together."""
-_SMALLEST_LATENESS: Final = 0.01
-"""Lateness below this share of a usual step delays no other rank."""
-
-
-@dataclass(frozen=True, slots=True)
-class Latecomer:
-    """The rank that is last most often among those of its host."""
-
-    rank: int
-    lateness: int
-    """Median over the collectives in which it was last, in ns; over a whole job, the mean over all its collectives."""
-    last: int
-    collectives: int
-
-    @property
-    def share(self) -> float:
-        return self.last / self.collectives
-
-
-@dataclass(slots=True, kw_only=True)
-class _Tally:
-    """Counts and lateness in some collectives, by rank."""
-
-    shown: int = 0
-    """Number of steps that were shown until then."""
-    steps: int = 0
-    """Number of steps that the collectives belong to."""
-    met: Counter[int] = field(default_factory=Counter)
-    last: Counter[int] = field(default_factory=Counter)
-    chance: Counter[int] = field(default_factory=Counter)
-    """How often a rank would be last if all ranks were alike, in thousandths."""
-    behind: Counter[int] = field(default_factory=Counter)
-    """Sum of a rank's lateness over all collectives, in ns."""
-    lateness: dict[int, list[int]] = field(default_factory=dict)
-    """A rank's lateness in each collective in which it was last, in ns."""
-
-    def judge(self, met: dict[int, int]) -> None:
-        first = min(met.values())
-        last = max(met, key=met.__getitem__)
-        self.last[last] += 1
-        self.lateness.setdefault(last, []).append(met[last] - first)
-        chance = 1000 // len(met)
-        for rank, created in met.items():
-            self.met[rank] += 1
-            self.chance[rank] += chance
-            self.behind[rank] += created - first
-
-    def add(self, other: _Tally, sign: int) -> None:
-        self.steps += sign * other.steps
-        for name in ("met", "last", "chance", "behind"):
-            mine, theirs = getattr(self, name), getattr(other, name)
-            for rank, value in theirs.items():
-                mine[rank] += sign * value
+_LEFT_OUT: Final = ("compiled", "profiled")
 
 
 @dataclass(slots=True)
@@ -98,18 +49,23 @@ class LiveLateness:
 
     heads: dict[tuple[str, tuple[int, ...]], dict[int, tuple[int, str]]] = field(default_factory=dict)
     """Number and name of the last collective that each rank enqueued, by group."""
-    whole: _Tally = field(default_factory=_Tally)
-    """Counts over all steps so far; its `lateness` stays empty."""
     _meetings: dict[tuple[str, int], _LiveMeetings] = field(default_factory=dict)
     """Keyed by host and identity of the group's value in `heads`."""
     _met: list[tuple[int, dict[int, int]]] = field(default_factory=list)
     """Collectives that all ranks of a host have enqueued, by time of the last rank; those of shown steps are gone."""
-    _steps: deque[_Tally] = field(default_factory=deque)
-    _shown: int = 0
-    _told: int = 0
-    """Number of steps that were shown when collectives last arrived."""
-    _window: _Tally = field(default_factory=_Tally)
-    """The sum of `_steps`."""
+    _began: dict[int, list[tuple[int, int, int]]] = field(default_factory=dict)
+    """Start, stop and number of the last normal steps of each rank."""
+    _late: dict[int, dict[int, int]] = field(default_factory=dict)
+    """Lateness by step and rank, in ns."""
+    _hosts: dict[int, str] = field(default_factory=dict)
+    _first: int | None = None
+    """The first step of the attempt, which is never normal."""
+    _has_forward: bool = False
+    """Whether a forward pass was timed: steps before the first one are not normal."""
+    _judged: int = 0
+    """Number of steps that were known when ranks were last judged."""
+    _known: int = 0
+    _verdict: Verdict | None = None
 
     def take(self, attempt: Attempt) -> None:
         """Take the collectives that the attempt's sessions enqueued since the last look, and remove them there."""
@@ -125,6 +81,7 @@ class LiveLateness:
     ) -> None:
         groups: dict[str, tuple[_LiveMeetings, dict[int, tuple[int, str]]]] = {}
         rank = session.rank
+        self._hosts[rank] = session.host
         for group, seq, op, created in session.enqueues:
             if group not in groups:
                 groups[group] = self._group(session, group, attempt, meetings)
@@ -153,58 +110,58 @@ class LiveLateness:
             here.forget()
         return meetings[key], heads
 
-    def end_step(self, stop: int) -> None:
-        """Note that a step ended at `stop`, in ns: new collectives until then count with it.
-
-        Collectors read their ring now and then, so most steps have no collectives, and some have those of many steps.
-        What is older than the window is dropped when something newer arrives.
-        """
-        self._shown += 1
+    def end_step(self, number: int, steps: Mapping[int, LiveStep]) -> None:
+        """Note that all ranks reported a step; collectives until its end are counted with the step of each rank."""
+        self._first = number if self._first is None else self._first
+        if not self._has_forward and all(step.has_forward for step in steps.values()):
+            self._has_forward = True
+            self._began.clear()
+            self._late.clear()
+        if number > self._first and not any(mark in step.marks for step in steps.values() for mark in _LEFT_OUT):
+            for rank, step in steps.items():
+                began = self._began.setdefault(rank, [])
+                began.append((step.stop - step.time, step.stop, number))
+                del began[:-MOST_STEPS]
+        stop = max(step.stop for step in steps.values())
         count = bisect_right(self._met, stop, key=lambda pair: pair[0])
-        if not count:
-            return
-        tally = _Tally(shown=self._shown, steps=self._shown - self._told)
-        self._told = self._shown
         for _, met in self._met[:count]:
-            tally.judge(met)
+            first = min(met.values())
+            for rank, created in met.items():
+                self._count(rank, created, created - first)
         del self._met[:count]
-        self._steps.append(tally)
-        self._window.add(tally, 1)
-        self.whole.add(tally, 1)
-        while self._steps[0].shown <= self._shown - WINDOW:
-            self._window.add(self._steps.popleft(), -1)
+        while len(self._late) > MOST_STEPS:
+            del self._late[next(iter(self._late))]
 
-    def latecomer(self, usual: float) -> Latecomer | None:
-        """Return the rank that is late in the last steps; None if no rank is, or nothing could be compared.
+    def _count(self, rank: int, created: int, late: int) -> None:
+        began = self._began.get(rank, [])
+        at = bisect_right(began, created, key=lambda step: step[0]) - 1
+        if at >= 0 and created < began[at][1]:
+            number = began[at][2]
+            self._known += number not in self._late
+            ranks = self._late.setdefault(number, {})
+            ranks[rank] = max(ranks.get(rank, 0), late)
 
-        `usual` is the time of a step, in ns.
-        """
-        rank = _most_often_last(self._window)
-        if rank is None:
+    def judge(self, usual: float, *, again: bool = False) -> Verdict | None:
+        """Return the verdict on the last steps; None if too few show two ranks of a host. `usual` is the time of a step
+        in ns. It is as old as some steps, unless it has to be found `again`."""
+        if len(self._late) < _FEWEST or usual <= 0:
             return None
-        values = [value for tally in self._steps for value in tally.lateness.get(rank, ())]
-        lateness = int(median(values))
-        if lateness < _SMALLEST_LATENESS * usual:
-            return None
-        return Latecomer(rank, lateness, len(values), self._window.met[rank])
+        if again or self._verdict is None or (self._known - self._judged) * _NEWS >= len(self._late):
+            self._verdict, self._judged = self._judge(usual), self._known
+        return self._verdict
+
+    def _judge(self, usual: float) -> Verdict:
+        import numpy as np  # noqa: PLC0415 - `watch` starts without it
+
+        from lostflops.account.late.judge import judge  # noqa: PLC0415
+
+        ranks, steps = sorted(self._hosts), sorted(self._late)
+        times = np.array([[self._late[step].get(rank, np.nan) for step in steps] for rank in ranks], np.float64)
+        hosts = sorted(set(self._hosts.values()))
+        return judge(times, ranks, steps, usual, [hosts.index(self._hosts[rank]) for rank in ranks])
 
     def mean_lateness(self) -> dict[int, int]:
         """Return the mean lateness by rank over the last steps, in ns."""
-        return {rank: self._window.behind[rank] // met for rank, met in self._window.met.items() if met}
-
-
-def _most_often_last(tally: _Tally) -> int | None:
-    found = [rank for rank, last in tally.last.items() if last > 0]
-    if not found or tally.steps < _FEWEST_STEPS:
-        return None
-    rank = max(found, key=lambda rank: (tally.last[rank] / tally.met[rank], -rank))
-    is_often = tally.last[rank] >= _SMALLEST_SHARE * tally.met[rank]
-    return rank if is_often and 1000 * tally.last[rank] >= _FAIR_FACTOR * tally.chance[rank] else None
-
-
-def overall(tally: _Tally) -> Latecomer | None:
-    """Return the rank that is late over all steps, with its mean lateness over all collectives; None if no rank is."""
-    rank = _most_often_last(tally)
-    if rank is None:
-        return None
-    return Latecomer(rank, tally.behind[rank] // tally.met[rank], tally.last[rank], tally.met[rank])
+        newest = [self._late[step] for step in sorted(self._late)[-WINDOW:]]
+        values = {rank: [late[rank] for late in newest if rank in late] for rank in self._hosts}
+        return {rank: sum(known) // len(known) for rank, known in values.items() if known}

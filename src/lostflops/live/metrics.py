@@ -33,7 +33,9 @@ _LEVEL = Metric(
     "1",
 )
 _LATENESS = Metric(
-    "lostflops_enqueue_lateness_seconds", "Mean delay after the first rank of the host to enqueue a collective.", "s"
+    "lostflops_enqueue_lateness_seconds",
+    "Largest delay in a step after the first rank of the host to enqueue a collective, mean of 20 steps.",
+    "s",
 )
 _MISSING = Metric(
     "lostflops_rank_missing", "1 if other ranks keep reporting steps but this rank does not, else 0.", "1"

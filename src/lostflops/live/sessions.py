@@ -48,6 +48,8 @@ class LiveStep(NamedTuple):
     tokens: int | None
     peak_memory: int | None
     marks: tuple[str, ...]
+    has_forward: bool = True
+    """Whether a forward pass was timed; at the start of a job it is not yet."""
 
     @classmethod
     def of(cls, record: dict[str, Any], has_phases: bool) -> LiveStep:
@@ -60,6 +62,7 @@ class LiveStep(NamedTuple):
             tokens=_whole_or_none(record.get("tokens")),
             peak_memory=_whole_or_none(record.get("peak_memory")),
             marks=marks,
+            has_forward=record.get("forward") is not None,
         )
 
 

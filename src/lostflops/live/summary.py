@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import Counter
 
 from lostflops.core.results import Block, Field, Pair, Pairs, Result, Table
-from lostflops.core.units import format_ns, pluralise
+from lostflops.core.units import pluralise
 from lostflops.live.board import Board
 from lostflops.live.follow import Follower
-from lostflops.live.lateness import overall
 from lostflops.live.notices import name_ranks
 
 
@@ -48,17 +47,15 @@ def _verdict(board: Board) -> str:
         return "Nothing is recorded yet."
     if not times:
         return f"No step seen yet on {pluralise(attempt.world_size, 'rank')}."
-    late = overall(board.lateness.whole)
-    who = (
-        f"{name_ranks([late.rank])} enqueues last in {100 * late.share:.0f}% of its collectives, on average "
-        f"{format_ns(late.lateness)} after the first rank of its host"
-        if late
-        else "no rank is clearly the last to enqueue"
-        if board.lateness.whole.met
-        else "which rank is late is unknown: no two ranks of one host were seen in the same collective"
-    )
+    judged = board.lateness.judge(board.totals.quantile(0.5) or 0, again=True)
+    if judged is None or judged.power is None:
+        who = "Which rank is late is unknown: too few steps show when two ranks of one host enqueue collectives."
+    elif judged.late:
+        who = judged.late[0].say()
+    else:
+        who = f"No rank is late. {judged.power.say()}"
     ended = "The job ended" if board.is_ended else "The job was still running"
-    return f"{ended}: {pluralise(len(times), 'step')} on {pluralise(attempt.world_size, 'rank')}; {who}."
+    return f"{ended}: {pluralise(len(times), 'step')} on {pluralise(attempt.world_size, 'rank')}. {who}"
 
 
 def _notes(board: Board) -> tuple[Table, ...]:

@@ -8,7 +8,7 @@ from lostflops.core.units import format_bytes, format_ns, format_share
 from lostflops.live.board import StepLine
 from lostflops.live.notices import Notice, name_ranks
 
-SCHEMA: Final = "lostflops.watch/1"
+SCHEMA: Final = "lostflops.watch/2"
 _COLUMNS: Final = (
     ("step", 7),
     ("time", 8),
@@ -19,7 +19,7 @@ _COLUMNS: Final = (
     ("memory", 8),
     ("MFU", 6),
 )
-HEADING: Final = " ".join(name.rjust(width) for name, width in _COLUMNS) + "  last to enqueue"
+HEADING: Final = " ".join(name.rjust(width) for name, width in _COLUMNS) + "  late rank"
 
 
 def step_text(line: StepLine, mfu: float | None) -> str:
@@ -34,7 +34,7 @@ def step_text(line: StepLine, mfu: float | None) -> str:
         "-" if mfu is None else format_share(mfu),
     )
     late = line.latecomer
-    words = [f"rank {late.rank} +{format_ns(late.lateness)} ({100 * late.share:.0f}%)" if late else "-"]
+    words = [f"rank {late.rank} +{format_ns(round(late.ns))} ({late.in_steps})" if late else "-"]
     words += line.marks
     if line.missing:
         words.append(f"missing: {name_ranks(line.missing)}")
@@ -60,7 +60,14 @@ def step_json(line: StepLine, mfu: float | None) -> dict[str, Any]:
         "ranks": line.ranks,
         "missing": list(line.missing),
         "late": late
-        and {"rank": late.rank, "lateness_ns": late.lateness, "last": late.last, "collectives": late.collectives},
+        and {
+            "rank": late.rank,
+            "lateness_ns": round(late.ns),
+            "share": late.share,
+            "late_steps": late.late_steps,
+            "steps": late.steps,
+            "since": late.since,
+        },
         "marks": list(line.marks),
     }
 

@@ -148,3 +148,17 @@ def test_any_series_gives_changes_that_are_rises_at_steps_of_the_series(times: l
     for change in find(times, work=work, memory=lambda number: number * number, data=lambda number: number % 5):
         assert change.after >= 1.1 * change.before or change.before == 0
         assert 0 <= change.step < len(times)
+
+
+def test_a_job_that_creeps_is_reported() -> None:
+    """Each block is a quarter of a percent slower than the one before: after 1,000 blocks, twelve times as slow."""
+    finder = ChangeFinder()
+    found = [
+        change
+        for number in range(8000)
+        if (change := finder.take(ComparedStep(step=number, time=round(1e9 * 1.0025 ** (number // 8)))))
+    ]
+    assert found[0].kind == "slower"
+    assert found[0].step < 100 * 8
+    assert found[0].rise == pytest.approx(0.1, abs=0.01)
+    assert found[-1].after > 10e9

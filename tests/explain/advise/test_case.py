@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from lostflops.account.align.mesh import recognise
-from lostflops.account.blame.judgement import judge
 from lostflops.account.derive.derive import with_accounts
+from lostflops.account.late.ranks import judge_ranks
 from lostflops.account.ledger.few_steps import few_steps
 from lostflops.account.ledger.scope import scope
 from lostflops.explain.advise import case as cases
@@ -27,5 +27,5 @@ def test_who_is_late_is_judged_by_all_steps(tmp_path: Path, monkeypatch: pytest.
         case = Case(run)
         assert 0 < len(case.run.steps) < STEPS
         (late,) = case.judgement.late
-        assert (late.rank, late.steps) == (LATE, STEPS)
-        assert case.judgement.late == judge(run, scope(run, None), recognise(run)).late
+        assert (late.rank, late.late.steps) == (LATE, STEPS)
+        assert case.judgement.late == judge_ranks(run, scope(run, None), recognise(run)).late

@@ -2,15 +2,17 @@
 
 A block is eight steps or more that last eight seconds or more together, and its time is their median: a checkpoint or a
 hiccup does not move it. A block is slow if it takes a tenth longer than the median of the blocks before it, and by
-several of their deviations. Two blocks in a row that are far off, or four that are somewhat off, are a change. Steps
-that do more work (longer sequences, larger batches) may take longer: where the work is known, the time per sample or
-token must have risen too.
+several of their deviations. Two blocks in a row that are far off, or four that are somewhat off, are a change. A job
+that slows down little by little never differs much from the blocks before it: so the newest eight are also compared
+with the fastest eight in a row that the job ever had. Steps that
+do more work (longer sequences, larger batches) may take longer: where the work is known, the time per sample or token
+must have risen too.
 """
 
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from math import sqrt
@@ -29,6 +31,8 @@ _SMALLEST_RISE: Final = 0.10
 _FAR, _FAR_BLOCKS = 6.0, 2
 _SOME, _SOME_BLOCKS = 4.0, 4
 """Deviations above the usual time, and how many blocks in a row must be as far off."""
+_CREEP_BLOCKS: Final = 8
+"""Blocks in a row that are compared with the fastest ones in a row: their median hides a slow block or three."""
 _SMALLEST_DEVIATION: Final = 0.01
 """Blocks of a very even job vary by this share at least."""
 _FROM_MAD: Final = 1.4826
@@ -118,6 +122,9 @@ class ChangeFinder:
     _slow: list[_StepBlock] = field(default_factory=list)
     """Blocks in a row, up to the newest, that are slow."""
     _fast: list[_StepBlock] = field(default_factory=list)
+    _newest: deque[_StepBlock] = field(default_factory=lambda: deque(maxlen=_CREEP_BLOCKS))
+    _fastest: tuple[_StepBlock, ...] = ()
+    """The fastest blocks in a row since the last change: a reference that does not follow a job that creeps."""
     _memory: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=_GROWING_BLOCKS + 1))
     """First step and memory of the last blocks."""
     _first_memory: int | None = None
@@ -130,7 +137,7 @@ class ChangeFinder:
             return None
         block = _StepBlock(tuple(self._open))
         self._open, self._open_ns = [], 0
-        return self._judge(block) or self._judge_memory(block)
+        return self._judge(block) or self._judge_creep(block) or self._judge_memory(block)
 
     @property
     def usual_time(self) -> float | None:
@@ -142,9 +149,9 @@ class ChangeFinder:
         if not usual:
             self._usual.append(block)
             return None
-        deviation = self._deviation(usual)
+        deviation = _deviation(self._usual, usual)
         rise = block.time - usual
-        if rise >= _SMALLEST_RISE * usual and rise >= _SOME * deviation and not self._does_more(block):
+        if rise >= _SMALLEST_RISE * usual and rise >= _SOME * deviation and not self._does_more(block, self._usual):
             self._slow.append(block)
             self._fast.clear()
             return self._change(usual, deviation)
@@ -159,13 +166,28 @@ class ChangeFinder:
         self._fast.clear()
         return None
 
-    def _deviation(self, usual: float) -> float:
-        between = _FROM_MAD * median(abs(block.time - usual) for block in self._usual)
-        return max(between, median(block.spread for block in self._usual), _SMALLEST_DEVIATION * usual)
+    def _judge_creep(self, block: _StepBlock) -> JobChange | None:
+        """Compare the newest blocks with the fastest ones."""
+        self._newest.append(block)
+        newest = tuple(self._newest)
+        if len(newest) < _CREEP_BLOCKS:
+            return None
+        now, before = _time_of(newest), _time_of(self._fastest)
+        if not self._fastest or now < before:
+            self._fastest = newest
+            return None
+        rise, deviation = now - before, max(_deviation(self._fastest, before), _deviation(newest, now))
+        is_slow = rise >= _SMALLEST_RISE * before and rise >= _SOME * deviation
+        if not is_slow or all(self._does_more(one, self._fastest) for one in newest):
+            return None
+        kind, rank = self._cause(rise, newest, self._fastest)
+        change = JobChange(kind=kind, step=newest[0].steps[0].step, before=before, after=now, rank=rank)
+        self._begin_with(newest)
+        return change
 
-    def _does_more(self, block: _StepBlock) -> bool:
+    def _does_more(self, block: _StepBlock, usual: Iterable[_StepBlock]) -> bool:
         """Return whether the block is slower only because its steps do more work."""
-        known = [one.time_per_work for one in self._usual]
+        known = [one.time_per_work for one in usual]
         now, before = block.time_per_work, [value for value in known if value is not None]
         if now is None or len(before) < len(known):
             return False
@@ -176,31 +198,22 @@ class ChangeFinder:
         if len(far) < _FAR_BLOCKS and len(self._slow) < _SOME_BLOCKS:
             return None
         after = median(block.time for block in self._slow)
-        kind, rank = self._cause(after - usual)
+        kind, rank = self._cause(after - usual, self._slow, self._usual)
         change = JobChange(kind=kind, step=self._first_slow(usual, after), before=usual, after=after, rank=rank)
         self._begin_with(self._slow)
         return change
 
-    def _cause(self, rise: float) -> tuple[ChangeKind, int | None]:
-        waits = _median_of([block.data for block in self._slow])
-        usual_wait = _median_of([block.data for block in self._usual])
+    def _cause(
+        self, rise: float, slow: Sequence[_StepBlock], usual: Iterable[_StepBlock]
+    ) -> tuple[ChangeKind, int | None]:
+        before = list(usual)
+        waits, usual_wait = _median_of([block.data for block in slow]), _median_of([block.data for block in before])
         if waits is not None and usual_wait is not None and waits - usual_wait >= _MOST_OF_IT * rise:
-            return "data", self._starved_rank(rise)
-        late = self._slow[-1].steps[-1].late
-        if late is not None and late[1] - self._usual_lateness(late[0]) >= _MOST_OF_IT * rise:
+            return "data", _starved_rank(rise, slow, before)
+        late = slow[-1].steps[-1].late
+        if late is not None and late[1] - _usual_lateness(late[0], before) >= _MOST_OF_IT * rise:
             return "late_rank", late[0]
         return "slower", None
-
-    def _starved_rank(self, rise: float) -> int | None:
-        """Return the rank whose own wait for data explains the rise; None if several wait."""
-        now, before = _waits_alone(self._slow), _waits_alone(self._usual)
-        rank = max(now, key=now.__getitem__, default=None)
-        return rank if rank is not None and now[rank] - before.get(rank, 0) >= _MOST_OF_IT * rise else None
-
-    def _usual_lateness(self, rank: int) -> float:
-        """Return how late the rank was before; 0 if it was not the last."""
-        before = [block.steps[-1].late for block in self._usual]
-        return median(late[1] if late is not None and late[0] == rank else 0 for late in before)
 
     def _first_slow(self, usual: float, after: float) -> int:
         """Return the step from which on most steps are slow: the change lies within or just before the first block."""
@@ -216,6 +229,8 @@ class ChangeFinder:
         self._usual.clear()
         self._slow.clear()
         self._fast.clear()
+        self._newest.clear()
+        self._fastest = ()
         self._usual.extend(known)
 
     def _judge_memory(self, block: _StepBlock) -> JobChange | None:
@@ -235,6 +250,28 @@ class ChangeFinder:
         self._memory.clear()
         self._first_memory = values[-1]
         return change
+
+
+def _time_of(blocks: Sequence[_StepBlock]) -> float:
+    return median(block.time for block in blocks) if blocks else 0.0
+
+
+def _deviation(blocks: Collection[_StepBlock], usual: float) -> float:
+    between = _FROM_MAD * median(abs(block.time - usual) for block in blocks)
+    return max(between, median(block.spread for block in blocks), _SMALLEST_DEVIATION * usual)
+
+
+def _starved_rank(rise: float, slow: Sequence[_StepBlock], usual: Sequence[_StepBlock]) -> int | None:
+    """Return the rank whose own wait for data explains the rise; None if several wait."""
+    now, before = _waits_alone(slow), _waits_alone(usual)
+    rank = max(now, key=now.__getitem__, default=None)
+    return rank if rank is not None and now[rank] - before.get(rank, 0) >= _MOST_OF_IT * rise else None
+
+
+def _usual_lateness(rank: int, usual: Sequence[_StepBlock]) -> float:
+    """Return how late the rank was before; 0 if it was not the last."""
+    before = [block.steps[-1].late for block in usual]
+    return median(late[1] if late is not None and late[0] == rank else 0 for late in before)
 
 
 def _waits_alone(blocks: Iterable[_StepBlock]) -> dict[int, float]:

@@ -1,11 +1,10 @@
-"""Pace and lateness in answers: in figures and in words."""
+"""The pace of a job in answers: in figures and in words."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from lostflops.account.pace.lateness import JobLateness
 from lostflops.account.pace.normal import traced_attempt
 from lostflops.account.pace.strip import SLOW
 from lostflops.account.pace.timings import PACED, PHASES, JobPace, within
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
 
 MOST_STEPS: Final = 20
 """Number of newest steps that are listed, and of slowest steps."""
-_MOST_RANKS: Final = 12
 _SHORT: Final = {"forward": "fwd", "backward": "bwd", "optimizer": "optim", "outside": "rest"}
 _MARKS: Final = ("first", "compiled", "profiled", "skipped")
 
@@ -132,23 +130,6 @@ def attempts(run: Run, paces: Sequence[JobPace]) -> Table:
     return Table("attempts", "Attempts", fields, tuple(rows))
 
 
-def enqueues(found: JobLateness, limit: int = _MOST_RANKS) -> Table:
-    fields = (
-        Field("rank"),
-        Field("lateness_ns", "ns", "lateness, median"),
-        Field("steps_last", "count", "last in steps"),
-        Field("steps", "count", "of"),
-        Field("last", "count", "in collectives"),
-        Field("collectives", "count", "of"),
-        Field("p_value", "rate", "p", shown=False),
-    )
-    rows = tuple(
-        (one.rank, one.lateness, one.steps_last, one.steps, one.last, one.collectives, one.p_value)
-        for one in found.ranks
-    )
-    return Table("enqueues", "When hosts enqueue collectives, after the first rank", fields, rows, most_shown=limit)
-
-
 def went(pace: JobPace) -> str:
     """Say how fast the job went, and where the time of a step is."""
     if pace.p50 is None or pace.p95 is None:
@@ -165,28 +146,12 @@ def went(pace: JobPace) -> str:
     )
 
 
-def slowest(found: JobLateness, pace: JobPace) -> str:
-    """Say which rank comes last, or why that is unknown."""
-    if found.why_not:
-        return f"The slowest rank is unknown: {found.why_not}."
-    one = found.slowest
-    if one is None:
-        return "No rank is the slowest: none enqueues its collectives last often enough and late enough."
-    return (
-        f"Rank {one.rank} is the slowest: it enqueues its collectives last in {one.steps_last:,} of "
-        f"{pluralise(one.steps, 'step')}, {format_ns(one.lateness)} after the first rank "
-        f"(median, {format_share(one.lateness / (pace.p50 or 1))} of a step)."
-    )
-
-
-def notes(run: Run, paces: Sequence[JobPace], pace: JobPace, found: JobLateness | None = None) -> Iterator[str]:
+def notes(run: Run, paces: Sequence[JobPace], pace: JobPace) -> Iterator[str]:
     if len(paces) > 1:
         yield f"{len(paces)} attempts have steps; attempt {pace.attempt} is shown, the newest with a normal step."
         traced = traced_attempt(run)
         if traced not in (None, pace.attempt):
             yield f"The trace is of attempt {traced}, so its steps are not those of attempt {pace.attempt}."
-    if found is not None and found.accelerated and found.ranks:
-        yield "Lateness is that of hosts, which run ahead of their devices: it is not the wait of a device."
     (world,) = run.rows(f"select max(world_size) from attempts where attempt = {pace.attempt}")[0]
     if world is not None and pace.ranks < world:
         yield f"The run has timings of {pace.ranks:,} of {world:,} ranks: rates count only these ranks."

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from lostflops.account.pace import answers
-from lostflops.account.pace.lateness import JobLateness, lateness
 from lostflops.account.pace.timings import JobPace, choose_pace, paces, within
 from lostflops.core.errors import UsageError
 from lostflops.core.results import Result, Table
@@ -19,6 +18,14 @@ NO_LEDGER: Final = (
     "The run has no deep window, so only the phases of steps are known. For a ledger, record a window: lostflops run "
     "--steps FIRST:COUNT, or lostflops snap while the job runs."
 )
+
+
+class LateAnswer(NamedTuple):
+    """What timed steps say about late ranks."""
+
+    verdict: str
+    table: Table
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,23 +53,22 @@ class TimedSteps:
             named, first, last = ", ".join(map(str, unknown)), self.pace.first_step, self.pace.last_step
             raise UsageError(f"no step {named} was recorded; attempt {self.pace.attempt} has steps {first} to {last}")
 
-    def report(self, result: Result, is_empty: bool) -> Result:
-        """Add what was recorded in all steps to the report; if the report `is_empty`, show that alone."""
+    def report(self, result: Result, late: LateAnswer | None = None) -> Result:
+        """Add what was recorded in all steps to the report; if `late` is given, show that alone."""
         recorded = answers.report_recording(self.run, self.paces, self.pace)
         phases = answers.phases(self.pace)
         attempts = answers.attempts(self.run, self.paces)
-        if not is_empty:
+        if late is None:
             return replace(
                 result,
                 blocks=(*result.blocks, recorded),
                 notes=(*result.notes, *answers.notes(self.run, self.paces, self.pace)),
                 more=(*result.more, phases, attempts),
             )
-        late = lateness(self.run, self.pace)
         return replace(
             result,
-            verdict=f"{answers.went(self.pace)} {answers.slowest(late, self.pace)}",
-            blocks=(phases, recorded, *self._several(attempts), *_if_any(answers.enqueues(late))),
+            verdict=f"{answers.went(self.pace)} {late.verdict}",
+            blocks=(phases, recorded, *self._several(attempts), *_if_any(late.table)),
             notes=self._notes(late),
             more=(*result.blocks, *result.more, *self._single(attempts)),
             folded=(),
@@ -81,22 +87,21 @@ class TimedSteps:
             more=(*result.more, *self._single(attempts)),
         )
 
-    def late_ranks(self, result: Result, is_empty: bool, limit: int) -> Result:
+    def late_ranks(self, result: Result, late: LateAnswer, is_empty: bool) -> Result:
         """Add which rank comes last to collectives to the answer about ranks; if it `is_empty`, show that alone."""
-        late = lateness(self.run, self.pace)
-        table = answers.enqueues(late, limit)
+        table = late.table
         if not is_empty:
             return replace(result, more=(*result.more, table))
         return replace(
             result,
-            verdict=answers.slowest(late, self.pace),
+            verdict=late.verdict,
             blocks=_if_any(table),
             notes=self._notes(late),
             more=(*result.blocks, *result.more, *(() if table.rows else (table,))),
         )
 
-    def _notes(self, late: JobLateness) -> tuple[str, ...]:
-        return (NO_LEDGER, *answers.notes(self.run, self.paces, self.pace, late))
+    def _notes(self, late: LateAnswer) -> tuple[str, ...]:
+        return (NO_LEDGER, *answers.notes(self.run, self.paces, self.pace), *late.notes)
 
     def _several(self, attempts: Table) -> tuple[Table, ...]:
         return (attempts,) if len(attempts.rows) > 1 else ()

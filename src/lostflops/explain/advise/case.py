@@ -9,13 +9,12 @@ from functools import cached_property, wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from lostflops.account.align.mesh import Mesh, recognise
-from lostflops.account.blame.judgement import Judgement, judge, judge_profiles
+from lostflops.account.late.ranks import Judgement, judge_ranks
 from lostflops.account.ledger.answers import ledgers, profiles_of
 from lostflops.account.ledger.few_steps import few_steps
 from lostflops.account.ledger.from_rows import has_accounts
 from lostflops.account.ledger.scope import Scope, scope
 from lostflops.account.ledger.total import RunLedger
-from lostflops.account.pace.lateness import find_habits
 from lostflops.account.pace.timed_steps import TimedSteps
 from lostflops.core.errors import LostflopsError, ReplayDiffers, UnknownCost, UsageError
 from lostflops.predict.whatif import predictions
@@ -86,8 +85,8 @@ class Case:
         `lostflops ranks`. A few steps of a large run need not show it."""
         asked = scope(self._whole, None)
         if self._whole is not self.run and has_accounts(self._whole, asked):
-            return judge(self._whole, asked, self.mesh, self._progress, find_habits(self._whole))
-        return judge_profiles(self.run, self.scope, self.mesh, self.profiles, find_habits(self.run))
+            return judge_ranks(self._whole, asked, self.mesh, self._progress)
+        return judge_ranks(self.run, self.scope, self.mesh, profiles=self.profiles)
 
     @cached_property
     def timed_steps(self) -> TimedSteps | None:

@@ -19,9 +19,9 @@ from lostflops.account.align.communicators import communicator_shapes, transport
 from lostflops.account.align.expert_capacity import capacity_notes
 from lostflops.account.align.mesh_names import kinds_of
 from lostflops.account.align.transfer_times import transfers
-from lostflops.account.blame.judgement import within
 from lostflops.account.facts.bandwidth import bus_factor
 from lostflops.account.facts.devices import find_device
+from lostflops.account.late.arrivals import within
 from lostflops.account.ledger.accounts import Overlap, RankLedger
 from lostflops.account.ledger.answers import ledgers
 from lostflops.account.ledger.by_rank import Progress

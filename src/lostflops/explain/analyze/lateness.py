@@ -15,15 +15,15 @@ import numpy as np
 
 from lostflops.account.align.answers import clock_of
 from lostflops.account.align.mesh import Mesh, recognise
-from lostflops.account.blame.arrivals import by_step
-from lostflops.account.blame.comparison import OWN_LINES, Comparison, Floats, usual
-from lostflops.account.blame.judgement import choose_ranks, compare_ranks
+from lostflops.account.late.arrivals import by_step
+from lostflops.account.late.comparison import OWN_LINES, Comparison, Floats, usual
+from lostflops.account.late.ranks import Judgement, choose_ranks, compare_ranks, judge_ranks
+from lostflops.account.late.words import describe, nobody
 from lostflops.account.ledger.answers import ledgers
 from lostflops.account.ledger.by_rank import Progress
 from lostflops.account.ledger.phases import PHASES
 from lostflops.account.ledger.scope import scope
 from lostflops.core.results import HeatMap, Result
-from lostflops.core.units import format_ns, pluralise
 
 if TYPE_CHECKING:
     from lostflops.account.ledger.accounts import RankLedger
@@ -56,14 +56,15 @@ def lateness(
     for ledger in ledgers(run, some, progress):
         profiles.append(ledger.profile)
         phases[ledger.rank] = _by_phase(ledger)
-    found, dark = compare_ranks(run, order, profiles)
+    judged = judge_ranks(run, asked, order, profiles=profiles)
+    found, dark = judged.comparison, compare_ranks(run, order, profiles)[1]
     late = {key: ns for key, ns in by_step(run, asked, clock_of(run)).items() if key[0] in phases}
     maps = _arrivals(order, late), _excess(order, found), _phases(order, found, phases, dark)
     shown = [one for one in maps if any(ns is not None for _, values in one.rows for ns in values)]
     return Result(
         name="lateness",
         title="Lateness",
-        verdict=" ".join(_verdict(found, late, maps[2])),
+        verdict=_verdict(judged, maps[2]),
         blocks=tuple(shown),
         notes=tuple(_notes(found, late, len(asked.ranks))),
         more=tuple(one for one in maps if one not in shown),
@@ -144,39 +145,18 @@ def _name_rank(order: Mesh, rank: int) -> str:
     return f"{rank} ({at})" if at else str(rank)
 
 
-def _verdict(found: Comparison, late: Late, phases: HeatMap) -> Iterator[str]:
+def _verdict(judged: Judgement, phases: HeatMap) -> str:
+    found = judged.comparison
     if found.ranks.size < 2:
-        yield "Fewer than two ranks recorded any time, so there is nothing to compare."
-        return
-    yield _latest(late)
-    if np.bincount(found.cohort).max() < 2:
-        yield "No two ranks do the same work, so their times cannot be compared."
-        return
-    place = int(found.excess.argmax())
-    rank, excess = int(found.ranks[place]), round(float(found.excess[place]))
-    if excess <= 0:
-        yield "No rank takes longer than the median of ranks that do the same work."
-        return
-    _, values = phases.rows[place]
+        return "Fewer than two ranks recorded any time, so there is nothing to compare."
+    if not judged.late:
+        return nobody(judged)
+    first = judged.late[0]
+    _, values = phases.rows[found.place(first.rank)]
     beyond = [value or 0.0 for value in values]
     phase = PHASES[int(np.argmax(beyond))]
-    per = " per step" if (found.steps >= 0).any() else ""
-    told = f", most of it in {phase}" if phase != "other" and 2 * max(beyond) > sum(beyond) else ""
-    yield f"Rank {rank} takes {format_ns(excess)} more{per} than ranks that do the same work{told}."
-
-
-def _latest(late: Late) -> str:
-    if not late:
-        return "Arrivals by step are unknown: no collective of a step was recorded on two ranks with one clock."
-    means: dict[int, list[float]] = {}
-    for (rank, _), ns in late.items():
-        means.setdefault(rank, []).append(ns)
-    rank = max(means, key=lambda one: float(np.mean(means[one])))
-    mean = float(np.mean(means[rank]))
-    if mean <= 0:
-        return "No rank arrives later than the median by more than the clock error."
-    steps = pluralise(len(means[rank]), "step")
-    return f"Rank {rank} arrives latest: {format_ns(round(mean))} after the median arrival (mean of {steps})."
+    part = f" Most of it is in {phase}." if phase != "other" and 2 * max(beyond) > sum(beyond) else ""
+    return describe(first) + part
 
 
 def _notes(found: Comparison, late: Late, ranks_in_all: int) -> Iterator[str]:

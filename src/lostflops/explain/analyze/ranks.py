@@ -15,15 +15,14 @@ import numpy as np
 
 from lostflops.account.align.answers import clock_notes, clock_of
 from lostflops.account.align.mesh import Mesh, recognise
-from lostflops.account.blame.arrivals import by_rank
-from lostflops.account.blame.charges import charges
-from lostflops.account.blame.judgement import MOST_RANKS, Judgement, judge
-from lostflops.account.blame.sayings import cost_of, latecomers, long_stage, unevenness
-from lostflops.account.blame.stragglers import in_steps
+from lostflops.account.late.arrivals import by_rank
+from lostflops.account.late.charges import charges
+from lostflops.account.late.ranks import MOST_RANKS, Judgement, in_steps, judge_ranks
+from lostflops.account.late.timed import judge_timed_steps
+from lostflops.account.late.words import cost_of, latecomers, long_stage, nobody
 from lostflops.account.ledger.by_rank import Progress
 from lostflops.account.ledger.lines import LINES, WAIT_LINES
 from lostflops.account.ledger.scope import scope
-from lostflops.account.pace.lateness import find_habits
 from lostflops.account.pace.timed_steps import TimedSteps
 from lostflops.core.results import Field, HeatMap, Pair, Pairs, Result, Section, Table
 from lostflops.core.units import pluralise
@@ -53,7 +52,7 @@ def ranks(
 ) -> Result:
     asked = scope(run, window, (), steps)
     order = recognise(run, mesh)
-    found = judge(run, asked, order, progress, habits=find_habits(run))
+    found = judge_ranks(run, asked, order, progress)
     clock = clock_of(run)
     lateness = by_rank(run, asked, clock)
     told = bool(run.rows("select exists (select 1 from arrivals where event is not null)")[0][0])
@@ -78,7 +77,10 @@ def ranks(
         ),
     )
     paced = TimedSteps.of(run)
-    return result if paced is None else paced.late_ranks(result, not found.comparison.ranks.size, limit)
+    if paced is None:
+        return result
+    timed = judge_timed_steps(run, order, paced.pace).answer(limit)
+    return paced.late_ranks(result, timed, not found.comparison.ranks.size)
 
 
 def _verdict(found: Judgement, ranks_in_all: int) -> str:
@@ -94,8 +96,14 @@ def _verdict(found: Judgement, ranks_in_all: int) -> str:
     if found.late:
         return latecomers(found.late, others)
     if found.stragglers:
-        return f"No rank is late for certain. Suspected, maybe by chance: {latecomers(found.stragglers, others)}"
-    return unevenness(found.comparison)
+        return f"No rank is late for certain. Suspected: {latecomers(found.stragglers, others)}{_settled(found)}"
+    return nobody(found)
+
+
+def _settled(found: Judgement) -> str:
+    """Say how many more steps would settle the first suspicion."""
+    more = found.stragglers[0].late.more_steps
+    return f" {pluralise(more, 'more step')} would settle it." if more is not None else ""
 
 
 def _stragglers(found: Judgement, told: bool) -> Table:
@@ -104,11 +112,15 @@ def _stragglers(found: Judgement, told: bool) -> Table:
         Field("rank"),
         Field("kind"),
         Field("is_late", label="late"),
+        Field("ns", "ns", "by", within="late_by"),
+        Field("share", "share", "of a step", within="late_by"),
+        Field("error_ns", "ns", shown=False, within="late_by"),
+        Field("in_steps", label="steps"),
+        Field("since", shown=False),
         Field("charged_ns", "ns", "waited for"),
         Field("line", label="cause", within="cause"),
         Field("name", shown=False, within="cause"),
         Field("excess_ns", "ns", "excess", within="cause"),
-        Field("p_value", "rate", "p"),
         Field("excess_ns", "ns", shown=False, within="step"),
         Field("slow_steps", shown=False, within="step"),
         Field("steps", shown=False, within="step"),
@@ -119,15 +131,19 @@ def _stragglers(found: Judgement, told: bool) -> Table:
         (
             one.rank,
             one.kind,
-            one in found.late,
+            one.is_late,
+            round(one.late.ns),
+            one.late.share,
+            round(one.late.error) if np.isfinite(one.late.error) else None,
+            f"{one.late.late_steps:,} of {one.late.steps:,}",
+            one.late.since,
             one.charged if told else None,
             one.line,
             one.cause,
             one.line_excess,
-            one.p_value if told else None,
             one.excess,
-            one.slow_steps,
-            one.steps,
+            one.late.late_steps,
+            one.late.steps,
             one.last.times if told else None,
             one.last.of if told else None,
         )

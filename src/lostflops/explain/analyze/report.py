@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from lostflops.account.align.answers import clock_notes, clock_of
+from lostflops.account.align.mesh import recognise
+from lostflops.account.late.timed import judge_timed_steps
 from lostflops.account.ledger.answers import total_of
 from lostflops.account.ledger.bound import WORDS, Bound
 from lostflops.account.ledger.breakdowns import job_phase_table, layers, module_table, sampled_in, where
@@ -118,7 +120,9 @@ def report(
             *_FOLDED,
         ),
     )
-    return result if told is None else told.report(result, is_empty=not total.total_ns)
+    if told is None:
+        return result
+    return told.report(result, None if total.total_ns else judge_timed_steps(run, recognise(run), told.pace).answer())
 
 
 def _subject(run: Run, asked: Scope, total: RunLedger) -> str:

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 from lostflops.account.align.expert_loads import expert_loads
 from lostflops.account.align.mesh import recognise
 from lostflops.account.align.pipeline_actions import annotated_schedule
-from lostflops.account.blame.judgement import judge
 from lostflops.account.facts.devices import find_device
+from lostflops.account.late.ranks import judge_ranks
 from lostflops.account.ledger.scope import scope
 from lostflops.account.memory.fullest import fullest
-from lostflops.account.pace.lateness import find_habits
 from lostflops.core.errors import LostflopsError
 from lostflops.predict.costs.collective_times import CollectiveTimes
 from lostflops.predict.costs.times import CommTimes
@@ -74,7 +73,7 @@ def device_names(run: Run) -> list[str]:
 
 
 def _late(run: Run) -> tuple[int, ...]:
-    judgement = judge(run, scope(run, None), recognise(run), habits=find_habits(run))
+    judgement = judge_ranks(run, scope(run, None), recognise(run))
     return tuple(one.rank for one in judgement.late)
 
 

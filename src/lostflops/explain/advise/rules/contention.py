@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from lostflops.account.late.timed import leads
 from lostflops.account.pace.blocks import typical
-from lostflops.account.pace.lateness import leads
 from lostflops.account.pace.normal import FEWEST
 from lostflops.core.estimate import Estimate, Strength
 from lostflops.core.results import Evidence

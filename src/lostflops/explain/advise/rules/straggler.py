@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from lostflops.account.blame.sayings import CAUSE_WORDS
+from lostflops.account.late.timed import leads
+from lostflops.account.late.words import CAUSE_WORDS, describe
 from lostflops.account.ledger.lines import HOST_LINES
 from lostflops.account.ledger.samples import places, read_samples
 from lostflops.account.ledger.scope import Scope
 from lostflops.account.pace.blocks import typical
-from lostflops.account.pace.lateness import leads
 from lostflops.account.pace.normal import FEWEST
 from lostflops.core.estimate import Estimate, Kind, Strength
 from lostflops.core.results import Evidence
@@ -27,8 +27,7 @@ from lostflops.explain.advise.signs.waiting import attribute_lateness
 from lostflops.predict.whatif.interval import noise_of
 
 if TYPE_CHECKING:
-    from lostflops.account.blame.habits import Habit
-    from lostflops.account.blame.stragglers import SlowRank
+    from lostflops.account.late.ranks import SlowRank
     from lostflops.explain.advise.case import Case
     from lostflops.explain.advise.signs.late import LateRank
 
@@ -78,8 +77,6 @@ _LOOK_LONGER: Final = (
 _SEEN_LATER: Final = "profile more steps: on some line the rank must take longer than its peers."
 _RECORD: Final = "--steps 8:20"
 _STEADY: Final = 3.0
-_CHANCE: Final = 0.05
-"""How often a rank is last is evidence only if chance explains it with at most this probability."""
 """The extra time in profiled steps must exceed zero by this many standard errors; otherwise all timed steps price the
 fix."""
 _LONGEST: Final = """
@@ -114,7 +111,7 @@ def _claim(case: Case, kind: str, late: Sequence[LateRank], hot: Sequence[Drift]
     is_sure = all(one.strength is Strength.STRONG for one in late)
     return Claim(
         cause="straggler",
-        what=_what_limits_all(late) if starved else _what(case, kind, late, hot),
+        what=_what_limits_all(late) if starved else _what(case, kind, late),
         taken=lost,
         evidence=(
             *_evidence(case, late, sources, hot),
@@ -132,11 +129,9 @@ def _claim(case: Case, kind: str, late: Sequence[LateRank], hot: Sequence[Drift]
 
 
 def _doubt(late: Sequence[LateRank]) -> str:
-    first = late[0].found
-    slow = f"Rank {first.rank} was slow in {first.slow_steps} of"
-    if 2 * first.slow_steps < first.steps:
-        return f"{slow} {pluralise(first.steps, 'profiled step')}: most of them do not show it."
-    return f"{slow} only {pluralise(first.steps, 'profiled step')}: too few to be sure."
+    first = late[0].found.late
+    more = f": {pluralise(first.more_steps, 'more step')} would settle it" if first.more_steps is not None else ""
+    return f"Rank {first.rank} was late {first.in_steps}{more}."
 
 
 def _by_timed_steps(case: Case, late: Sequence[LateRank]) -> Estimate | None:
@@ -147,8 +142,7 @@ def _by_timed_steps(case: Case, late: Sequence[LateRank]) -> Estimate | None:
     ranks = [one.found.rank for one in late]
     if normal is None or case.baseline is None or all(_is_steady(case, rank) for rank in ranks):
         return None
-    habits = [one.found.habit for one in late]
-    if not all(habit is not None and habit.is_certain and habit.since is None for habit in habits):
+    if not all(one.found.is_timed and one.found.is_late and one.found.late.since is None for one in late):
         return None
     times = leads(case.run, ranks)
     if times.size < FEWEST or not times.mean():
@@ -178,7 +172,7 @@ def _over_the_run(case: Case, changes: Sequence[str], late: LateRank, drift: Dri
     """Return what is saved over all steps for a rank that gets slower: only a few steps are profiled, often late ones.
     None if no step was timed, or no replay shows what is lost."""
     price, found, comparison = case.price(*changes), late.found, case.judgement.comparison
-    longer = found.line_excess / max(found.steps, 1)
+    longer = found.line_excess / max(found.profiled, 1)
     lately = longer / max(float(comparison.computed[comparison.place(found.rank)]) - longer, 1.0)
     if price is None or case.timed_steps is None or not 0 < price.value < 1 or lately <= 0:
         return None
@@ -201,17 +195,15 @@ def _name_ranks(ranks: Sequence[int]) -> str:
     return f"Rank {ranks[0]}" if len(ranks) == 1 else f"Ranks {', '.join(map(str, ranks))}"
 
 
-def _what(case: Case, kind: str, late: Sequence[LateRank], hot: Sequence[Drift] = ()) -> str:
+def _what(case: Case, kind: str, late: Sequence[LateRank]) -> str:
     first, ranks = late[0].found, sorted(one.found.rank for one in late)
     if kind == _UNSEEN:
-        return f"{_name_ranks(ranks)} reached collectives last, but the profiled steps do not show why."
-    more = _count_more(first)
+        return " ".join(describe(one.found) for one in late)
     if len(ranks) > 1:
-        says = f"{first.line} of rank {first.rank} takes {more} than on its peers"
+        says = f"{first.line} of rank {first.rank} takes {_count_more(first)} than on its peers"
         return f"{_name_ranks(ranks)} are late ({_KINDS[kind]}): {says}."
     words = _ON_THREAD if kind == "host_stall" and first.rank in case.total.on_thread else _WORDS[kind]
-    since = next((f" since about step {drift.since}" for drift in hot if drift.since is not None), "")
-    return f"Rank {first.rank} is late ({_KINDS[kind]}){since}: {words} ({first.line}, {more} than its peers)."
+    return describe(first, f"{_KINDS[kind]}, {words}")
 
 
 def _what_limits_all(late: Sequence[LateRank]) -> str:
@@ -224,7 +216,7 @@ def _what_limits_all(late: Sequence[LateRank]) -> str:
 
 
 def _count_more(found: SlowRank) -> str:
-    return f"{format_ns(round(found.line_excess / found.steps))} more{' per step' if found.in_steps else ''}"
+    return f"{format_ns(round(found.line_excess / max(found.profiled, 1)))} more{' per step' if found.in_steps else ''}"
 
 
 def _cite_waits(case: Case, ranks: tuple[int, ...], ns: int) -> Evidence:
@@ -232,21 +224,11 @@ def _cite_waits(case: Case, ranks: tuple[int, ...], ns: int) -> Evidence:
     return Evidence(f"Waits for {who} take {format_share(ns / (case.wall or 1))} of the time of all ranks.")
 
 
-def _describe_lateness(found: SlowRank) -> str:
-    """Return how much more time a rank needs, and how often it is last, if that is not chance."""
-    slow = f" per step (slow in {found.slow_steps} of {pluralise(found.steps, 'step')})" if found.in_steps else ""
-    more = f"spends {format_ns(found.excess)} more outside communication{slow} than ranks that do the same work"
-    last = f"is last in {found.last.times:,} of {pluralise(found.last.of, 'collective')} (p = {found.p_value:.2g})"
-    if found.excess <= 0:
-        return last
-    return f"{more}, and {last}" if found.p_value <= _CHANCE else more
-
-
 def _evidence(case: Case, late: Sequence[LateRank], sources: Sequence[str], hot: Sequence[Drift]) -> Iterator[Evidence]:
     for one in late:
         found = one.found
         yield Evidence(
-            f"Rank {found.rank} {_describe_lateness(found)}.{_habitually(found.habit)}",
+            _cite_lateness(found),
             events=_longest(case, found.rank, found.line),
             ranks=(found.rank,),
             steps=case.scope.steps or tuple(sorted(case.total.steps)),
@@ -271,18 +253,18 @@ def _evidence(case: Case, late: Sequence[LateRank], sources: Sequence[str], hot:
         yield Evidence(f"{_name_ranks(ranks)} {runs} on {', '.join(places)}{_alone_there(case, ranks)}.", ranks=ranks)
 
 
-def _habitually(habit: Habit | None) -> str:
-    if habit is None:
-        return ""
-    where = "Over the whole job" if habit.since is None else f"Since about step {habit.since}"
-    usual = (
-        f" {where} it enqueues collectives last in {habit.last:,} of {pluralise(habit.steps, 'timed step')} "
-        f"(p = {habit.p_value:.2g}), {format_share(habit.lateness)} of a step after the first rank (median)."
-    )
-    if not habit.data_excess:
-        return usual
-    longer = f"{format_share(habit.data_excess)} of a step longer"
-    return f"{usual} In the timed steps next to the newest window it waits {longer} for data than its peers."
+def _cite_lateness(found: SlowRank) -> str:
+    """Return in how many steps a rank is late, and how much more time it needs in the profiled ones."""
+    late = found.late
+    what = "comes to its collectives" if found.is_timed else "spends"
+    more = "after its peers" if found.is_timed else "more than its peers outside communication"
+    says = f"Rank {found.rank} {what} {format_ns(round(late.ns))} {more}, {late.in_steps}."
+    if found.is_timed and found.excess > 0:
+        says += f" In profiled steps it spends {format_ns(found.excess)} more outside communication."
+    if found.waits_for_data:
+        longer = f"{format_share(found.waits_for_data)} of a step longer"
+        says += f" In the timed steps next to the newest window it waits {longer} for data than its peers."
+    return says
 
 
 def _alone_there(case: Case, ranks: Sequence[int]) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from lostflops.account.blame.sayings import cost_of
+from lostflops.account.late.words import cost_of
 from lostflops.account.ledger.lines import WAIT_LINES
 from lostflops.core.estimate import Strength
 from lostflops.core.results import Evidence
@@ -82,9 +82,7 @@ def _cite_extra_work(case: Case, one: LateRank) -> Evidence:
     unit = one.done.unit if one.done is not None else "kernels or FLOPs"
     return Evidence(
         f"Rank {found.rank} has {format_share(one.more)} more {unit} than the median of its peers and computes "
-        f"{format_ns(round(found.line_excess / found.steps))} longer per step, in {found.slow_steps} of "
-        f"{pluralise(found.steps, 'step')} (last in {found.last.times:,} of "
-        f"{pluralise(found.last.of, 'collective')}, p = {found.p_value:.2g}).",
+        f"{format_ns(round(found.line_excess / max(found.profiled, 1)))} longer per step, {found.late.in_steps}.",
         ranks=(found.rank,),
         steps=tuple(sorted(case.total.steps)),
     )

@@ -14,12 +14,10 @@ from lostflops.explain.advise.case import once_per_case
 from lostflops.explain.advise.signs.work_done import work_done
 
 if TYPE_CHECKING:
-    from lostflops.account.blame.stragglers import SlowRank
+    from lostflops.account.late.ranks import SlowRank
     from lostflops.explain.advise.case import Case
     from lostflops.explain.advise.signs.work_done import WorkDone
 
-_SURE: Final = 0.8
-"""Evidence that a rank is late is strong from this confidence: the judge gives less if few steps show it."""
 _EXPLAINS: Final = 0.4
 """Additional work must explain at least this part of the extra compute time of a rank."""
 
@@ -38,12 +36,9 @@ class LateRank:
 
 @once_per_case
 def late_ranks(case: Case) -> list[LateRank]:
-    """Return the ranks that are late according to `blame.habits`, the one that caused the longest waits first."""
-    return [LateRank(one, _strength(one.confidence), *_more(case, one)) for one in case.judgement.late]
-
-
-def _strength(confidence: float) -> Strength:
-    return Strength.STRONG if confidence >= _SURE else Strength.FAIR
+    """Return the ranks that are late or suspected, the one that caused the longest waits first."""
+    strength = {True: Strength.STRONG, False: Strength.FAIR}
+    return [LateRank(one, strength[one.is_late], *_more(case, one)) for one in case.judgement.stragglers]
 
 
 def _more(case: Case, one: SlowRank) -> tuple[float, WorkDone | None]:
@@ -52,7 +47,7 @@ def _more(case: Case, one: SlowRank) -> tuple[float, WorkDone | None]:
         return 0.0, None
     comparison = case.judgement.comparison
     place = comparison.place(one.rank)
-    longer = one.line_excess / max(one.steps, 1)
+    longer = one.line_excess / max(one.profiled, 1)
     needed = longer / max(float(comparison.computed[place]) - longer, 1.0)
     cohort = [rank for rank in case.mesh.cohort(one.rank, case.run.ranks) if rank != one.rank]
     for done in work_done(case):

@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from lostflops.account.align.passes import UnknownPasses, passes
 from lostflops.account.align.schedule import grid
-from lostflops.account.blame.comparison import OWN_LINES
-from lostflops.account.blame.stragglers import in_steps
+from lostflops.account.late.comparison import OWN_LINES
+from lostflops.account.late.ranks import in_steps
 from lostflops.account.ledger.lines import LINES
 
 if TYPE_CHECKING:

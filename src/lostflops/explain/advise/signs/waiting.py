@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lostflops.account.blame.charges import charges
-from lostflops.account.blame.comparison import OWN_LINES
+from lostflops.account.late.charges import charges
+from lostflops.account.late.comparison import OWN_LINES
 from lostflops.account.ledger.lines import WAIT_LINES
 
 if TYPE_CHECKING:

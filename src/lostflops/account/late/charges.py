@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from lostflops.account.blame.comparison import Codes, Comparison, Flags, Floats, usual
+from lostflops.account.late.comparison import Codes, Comparison, Flags, Floats, usual
 from lostflops.account.ledger.profile import StepProfile
 
 _MOST_HOPS: Final = 64

@@ -7,9 +7,9 @@ from typing import Final
 
 import numpy as np
 
-from lostflops.account.blame.comparison import Comparison
-from lostflops.account.blame.habits import SMALLEST
-from lostflops.account.blame.stragglers import SlowRank, in_steps
+from lostflops.account.late.comparison import Comparison
+from lostflops.account.late.judge import CLEAR
+from lostflops.account.late.ranks import Judgement, SlowRank
 from lostflops.core.units import format_ns, format_share, pluralise
 
 CAUSE_WORDS: Final = {
@@ -29,23 +29,22 @@ _LONG: Final = 1.1
 def latecomers(found: Sequence[SlowRank], others: str = "Other ranks") -> str:
     """Say who is late and why. `others` are those whose waits are known."""
     first = found[0]
-    often, each = "", ""
-    if first.in_steps:
-        often, each = f" in {first.slow_steps} of {pluralise(first.steps, 'step')}", " per step"
-    more = format_ns(round(first.line_excess / first.steps))
-    says = (
-        f"Rank {first.rank} is late{often}: {CAUSE_WORDS[first.cause]} ({first.line}, {more}{' more' + each} than its "
-        "peers)."
-        if first.line_excess > 0
-        else f"Rank {first.rank} reached collectives last, but the profiled steps do not show why."
-    )
+    says = describe(first)
     if first.charged:
         says += f" {others} waited {format_ns(first.charged)} for it."
     if len(found) > 1:
         names = ", ".join(f"rank {one.rank} ({one.line})" for one in found[1 : 1 + _MOST_NAMED])
-        word = "Also late" if first.confidence else "Also suspected"
+        word = "Also late" if first.is_late else "Also suspected"
         says += f" {word}: {names}" + (" and others." if len(found) > 1 + _MOST_NAMED else ".")
     return says
+
+
+def describe(one: SlowRank, why: str = "") -> str:
+    """Say how late a rank is and why, in the words of every verb."""
+    cause = (
+        f"{why or CAUSE_WORDS[one.cause]} ({one.line})" if one.line_excess > 0 else "the profiled steps do not show why"
+    )
+    return one.late.say(cause)
 
 
 def cost_of(comparison: Comparison) -> tuple[float | None, float | None, int | None]:
@@ -79,26 +78,19 @@ def long_stage(comparison: Comparison, stage: Callable[[int], int], *, has_passe
     return f"Stage {longest} takes {times:.2f}x the mean stage: {shows}."
 
 
-def unevenness(comparison: Comparison) -> str:
-    """Say how even the ranks are, if no rank is late."""
+def nobody(found: Judgement) -> str:
+    """Say that no rank is late, what would have been found, and how even the ranks are."""
+    comparison = found.comparison
     if np.bincount(comparison.cohort).max(initial=0) < 2:
         return "Every rank does different work, so no rank has peers to compare with."
     slowest, often, rank = cost_of(comparison)
-    assert slowest is not None
-    assert often is not None
-    if slowest >= SMALLEST and comparison.steps.size < 2:
-        return (
-            f"Inconclusive: the slowest of {pluralise(comparison.ranks.size, 'rank')} takes "
-            f"{format_share(slowest)} of the step longer than its peers, but one step may be chance."
-        )
-    if slowest < SMALLEST:
-        whole = "a step" if in_steps(comparison) else "the recorded time"
-        return (
-            f"No rank is late: the slowest of {pluralise(comparison.ranks.size, 'rank')} takes {format_share(slowest)} "
-            f"of {whole} longer than its peers."
-        )
+    if slowest is None or often is None or found.verdict.power is None or comparison.steps.size < 2:
+        return "Inconclusive: one step cannot show whether a rank is late."
+    says = f"No rank is late. {found.verdict.power.say()}"
+    if slowest < CLEAR:
+        return says
     return (
-        f"No single rank is late, but work is uneven: the slowest rank of each step takes {format_share(slowest)} of "
-        f"the step longer than its peers. Most often it is rank {rank} (in {format_share(often)} of "
+        f"{says} Work is uneven: the slowest rank of each step takes {format_share(slowest)} of the step longer than "
+        f"its peers. Most often it is rank {rank} (in {format_share(often)} of "
         f"{pluralise(comparison.steps.size, 'step')})."
     )

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from lostflops.account.blame.judgement import within
 from lostflops.account.facts.clock_error import RESOLUTION
 from lostflops.account.ledger.scope import Scope
+from lostflops.account.ledger.windows import WindowKind
 from lostflops.core.results import Section
 
 if TYPE_CHECKING:
@@ -26,6 +26,15 @@ _BY_RANK: Final = f"""{_MIDDLE}
 _BY_STEP: Final = f"""{_MIDDLE}
     select rank, a.step, avg(a.arrived - middle.arrived) from arrivals a join middle using (meeting)
     where a.arrived is not null and a.step is not null group by rank, a.step"""
+
+
+def within(asked: Scope) -> str:
+    """Return the condition for rows of `arrivals` or `events` in the window; all rows if no row has a step."""
+    if asked.steps:
+        return f"and step in ({', '.join(map(str, asked.steps))})"
+    if asked.kind is WindowKind.TRACE:
+        return ""
+    return "and (step is not null or not exists (from arrivals where step is not null))"
 
 
 def by_rank(run: Run, asked: Scope, clock: Section) -> dict[int, float]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from lostflops.account.blame.comparison import Comparison, compare
+from lostflops.account.late.comparison import Comparison, compare
 from lostflops.account.ledger.lines import LINES
 from lostflops.account.ledger.profile import StepProfile, WaitedFor
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.account.blame.hand_made import compared, one_cohort, profile
+from tests.account.late.hand_made import compared, one_cohort, profile
 
-from lostflops.account.blame.charges import charges
+from lostflops.account.late.charges import charges
 from lostflops.account.ledger.profile import WaitedFor
 
 STEPS = 3

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.account.blame.hand_made import compared, profile
+from tests.account.late.hand_made import compared, profile
 
-from lostflops.account.blame.comparison import OWN_LINES
+from lostflops.account.late.comparison import OWN_LINES
 from lostflops.account.ledger.lines import LINES
 
 BASE = {"compute": 700, "comm.transfer": 100, "comm.wait": 200}
