@@ -44,6 +44,8 @@ _UNSEEN_MEMORY: Final = 20.0
 peer, whose noise cannot be told from the rank's own."""
 _SIMILAR: Final = 8
 """Peers whose noise tells as much about a rank's noise as its own steps; more of them add nothing certain."""
+_OFTEN: Final = 0.4
+"""Share of the steps in which a rank must be at least half as late: in fewer it was disturbed now and then."""
 _FEWEST: Final = 3
 _LARGE: Final = 0.15
 """Fewer steps do not show how much they vary: then only this share of a step is suspicious."""
@@ -261,7 +263,8 @@ class _Peers:
         proven = share >= max(self._floor, self._quantile(_FALSE_ALARMS / looks, noise) * error, spread)
         clear = CLEAR if steps >= _FEWEST else _LARGE
         likely = share >= max(clear, self._floor, self._quantile(_SUSPICIOUS, noise) * error, spread)
-        is_late = proven and steps >= _FEWEST
+        late_steps = int((above >= max(share, 0.0) / 2).sum()) if share > 0 else 0
+        is_late = proven and steps >= _FEWEST and late_steps >= _OFTEN * steps
         is_suspected = not is_late and likely
         needed = self.power(noise.deviation).steps_for(share) if is_suspected else None
         return Lateness(
@@ -269,7 +272,7 @@ class _Peers:
             ns=0.0,
             share=share,
             error=error,
-            late_steps=int((above >= max(share, 0.0) / 2).sum()) if share > 0 else 0,
+            late_steps=late_steps,
             steps=steps,
             is_late=is_late,
             is_suspected=is_suspected,
