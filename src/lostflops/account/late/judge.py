@@ -353,7 +353,7 @@ def integrated_autocorrelation(rest: Floats, peers: int = 3) -> float:
     Sums the autocorrelations of all series up to the first pair of lags whose sum is not positive (Geyer, "Practical
     Markov chain Monte Carlo", 1992), corrected for what subtracting the mean takes from them.
     """
-    steps = rest.shape[1]
+    steps = int(rest.shape[1])
     memory = _UNSEEN_MEMORY * max(3.0 / max(peers, 1), 1.0)
     if steps < 2:
         return 1.0 + memory
