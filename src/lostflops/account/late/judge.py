@@ -41,7 +41,7 @@ _FOUND: Final = 0.95
 """Probability of finding a rank that is as late as the power calculation says."""
 _UNSEEN_MEMORY: Final = 20.0
 """Steps for which a disturbance is assumed to last while too few steps were seen to know; three times as many with one
-peer, whose noise cannot be told from the rank's own."""
+peer, whose noise cannot be separated from the rank's own."""
 _SIMILAR: Final = 8
 """Peers whose noise tells as much about a rank's noise as its own steps; more of them add nothing certain."""
 _OFTEN: Final = 0.4
@@ -134,7 +134,7 @@ class Power:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class LateVerdict:
     """Lateness of the ranks that have peers, the latest first."""
 
     ranks: tuple[Lateness, ...] = ()
@@ -164,7 +164,7 @@ def judge(
     cohort: Sequence[int] | None = None,
     *,
     resolution: float = 0.0,
-) -> Verdict:
+) -> LateVerdict:
     """Judge ranks by `times`, one row for each rank and one column for each step, in ns, NaN if unknown.
 
     Ranks with the same number in `cohort` do the same work. Lateness below `resolution`, in ns, cannot be measured.
@@ -187,7 +187,7 @@ def judge(
             found.append(_in_ns(peers.judge(place, int(ranks[row]), numbers), step_ns))
         powers.append(peers.power())
     ordered = sorted(found, key=lambda one: (not one.is_late, -one.ns, one.rank))
-    return Verdict(tuple(ordered), max(powers, key=lambda one: one.smallest) if powers else None)
+    return LateVerdict(tuple(ordered), max(powers, key=lambda one: one.smallest) if powers else None)
 
 
 def _in_ns(one: Lateness, step_ns: float) -> Lateness:
