@@ -39,7 +39,7 @@ _FEWEST_STEPS: Final = 200
 _MOST_DRIFT: Final = 200e-6
 """Largest drift between clocks of hosts, in ns per ns; the common clock holds near its instant."""
 _NEAREST: Final = 64
-"""TimedLateness steps next to the newest window in which waits for data are compared: a few loader workers starve a rank only
+"""Timed steps next to the newest window in which waits for data are compared: a few loader workers starve a rank only
 every few steps, and the trouble may have begun late in the job."""
 
 _HOSTS: Final = """
