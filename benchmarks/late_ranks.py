@@ -13,7 +13,7 @@ from collections import Counter
 
 import numpy as np
 
-from lostflops.account.late.judge import Verdict, judge
+from lostflops.account.late.judge import LateVerdict, judge
 from lostflops.testing.rank_noise import NOISES
 
 _STEP = 100e6
@@ -23,7 +23,7 @@ _LATE = 0.02
 _MOST_STEPS = 3000
 
 
-def judged(times: np.ndarray) -> Verdict:
+def judged(times: np.ndarray) -> LateVerdict:
     return judge(_STEP * (1 + times), range(len(times)), range(times.shape[1]), _STEP)
 
 

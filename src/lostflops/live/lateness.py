@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from lostflops.live.sessions import Attempt, LiveSession, LiveStep
 
 if TYPE_CHECKING:
-    from lostflops.account.late.judge import Verdict
+    from lostflops.account.late.judge import LateVerdict
 
 WINDOW: Final = 20
 """Number of last steps whose mean is exported."""
@@ -65,7 +65,7 @@ class LiveLateness:
     _judged: int = 0
     """Number of steps that were known when ranks were last judged."""
     _known: int = 0
-    _verdict: Verdict | None = None
+    _verdict: LateVerdict | None = None
 
     def take(self, attempt: Attempt) -> None:
         """Take the collectives that the attempt's sessions enqueued since the last look, and remove them there."""
@@ -141,7 +141,7 @@ class LiveLateness:
             ranks = self._late.setdefault(number, {})
             ranks[rank] = max(ranks.get(rank, 0), late)
 
-    def judge(self, usual: float, *, again: bool = False) -> Verdict | None:
+    def judge(self, usual: float, *, again: bool = False) -> LateVerdict | None:
         """Return the verdict on the last steps; None if too few show two ranks of a host. `usual` is the time of a step
         in ns. It is as old as some steps, unless it has to be found `again`."""
         if len(self._late) < _FEWEST or usual <= 0:
@@ -150,7 +150,7 @@ class LiveLateness:
             self._verdict, self._judged = self._judge(usual), self._known
         return self._verdict
 
-    def _judge(self, usual: float) -> Verdict:
+    def _judge(self, usual: float) -> LateVerdict:
         import numpy as np  # noqa: PLC0415 - `watch` starts without it
 
         from lostflops.account.late.judge import judge  # noqa: PLC0415

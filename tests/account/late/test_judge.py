@@ -45,6 +45,14 @@ def test_what_is_over_is_not_late() -> None:
     assert not verdict(late_by(0.1, steps=200, since=100)[:, ::-1]).late
 
 
+def test_what_happens_now_and_then_is_not_lateness() -> None:
+    times = quiet(4, 200)
+    times[2, ::4] += 0.4 * STEP
+    assert not verdict(times).late
+    times[2, 1::4] += 0.4 * STEP
+    assert verdict(times).late
+
+
 def test_two_of_four_and_one_of_two() -> None:
     times = late_by(0.1)
     times[3] += 0.05 * STEP

@@ -8,7 +8,7 @@ from tests.account.late.hand_made import Found, compared, profile
 
 from lostflops.account.late.judge import judge
 from lostflops.account.late.ranks import Judgement, find
-from lostflops.account.late.timed import Timed
+from lostflops.account.late.timed import TimedLateness
 from lostflops.account.late.words import cost_of, latecomers, nobody
 
 BASE = {"compute": 700, "comm.transfer": 100, "comm.wait": 200}
@@ -168,7 +168,7 @@ def test_names_and_units_do_not_matter(order, factor):
 
 
 def timed(rows, step=1000.0):
-    return Timed(judge(np.array(rows, float), range(len(rows)), range(len(rows[0])), step))
+    return TimedLateness(judge(np.array(rows, float), range(len(rows)), range(len(rows[0])), step))
 
 
 def window(*excess):
@@ -216,7 +216,7 @@ def test_a_rank_that_waits_for_data_now_and_then_is_late_if_it_also_waits_next_t
     steps = [{**BASE, "idle.data": 400 * (at % 2), "comm.wait": 0} for at in range(32)]
     profiles = [profile(0, [BASE] * 32, {1: 6400}), profile(1, steps)]
     assert named(profiles, timed=NEVER) == []
-    (found,) = named(profiles, timed=Timed(NEVER.verdict, waits={1: 0.2}))
+    (found,) = named(profiles, timed=TimedLateness(NEVER.verdict, waits={1: 0.2}))
     assert (found.cause, found.waits_for_data) == ("late_data", 0.2)
 
 

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from lostflops.account.late.timed import Timed, judge_timed_steps, leads
+from lostflops.account.late.timed import TimedLateness, judge_timed_steps, leads
 from lostflops.ingest import ingest
 from lostflops.store.run import Run
 from made_captures import BASE, MS, collectives, end, frames, session, step, write
@@ -28,7 +28,7 @@ def always(ns):
     return lambda _number: ns
 
 
-def lates(tmp_path, behind, steps=40, **more) -> Timed:
+def lates(tmp_path, behind, steps=40, **more) -> TimedLateness:
     """Lateness in a job of so many normal steps of 10 ms."""
     for rank, own in enumerate(behind):
         made = [step(n, n * 10 * MS, EARLY) for n in range(steps + 1)]

@@ -41,9 +41,11 @@ _FOUND: Final = 0.95
 """Probability of finding a rank that is as late as the power calculation says."""
 _UNSEEN_MEMORY: Final = 20.0
 """Steps for which a disturbance is assumed to last while too few steps were seen to know; three times as many with one
-peer, whose noise cannot be told from the rank's own."""
+peer, whose noise cannot be separated from the rank's own."""
 _SIMILAR: Final = 8
 """Peers whose noise tells as much about a rank's noise as its own steps; more of them add nothing certain."""
+_OFTEN: Final = 0.4
+"""Share of the steps in which a rank must be at least half as late: in fewer it was disturbed now and then."""
 _FEWEST: Final = 3
 _LARGE: Final = 0.15
 """Fewer steps do not show how much they vary: then only this share of a step is suspicious."""
@@ -132,7 +134,7 @@ class Power:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class LateVerdict:
     """Lateness of the ranks that have peers, the latest first."""
 
     ranks: tuple[Lateness, ...] = ()
@@ -162,7 +164,7 @@ def judge(
     cohort: Sequence[int] | None = None,
     *,
     resolution: float = 0.0,
-) -> Verdict:
+) -> LateVerdict:
     """Judge ranks by `times`, one row for each rank and one column for each step, in ns, NaN if unknown.
 
     Ranks with the same number in `cohort` do the same work. Lateness below `resolution`, in ns, cannot be measured.
@@ -185,7 +187,7 @@ def judge(
             found.append(_in_ns(peers.judge(place, int(ranks[row]), numbers), step_ns))
         powers.append(peers.power())
     ordered = sorted(found, key=lambda one: (not one.is_late, -one.ns, one.rank))
-    return Verdict(tuple(ordered), max(powers, key=lambda one: one.smallest) if powers else None)
+    return LateVerdict(tuple(ordered), max(powers, key=lambda one: one.smallest) if powers else None)
 
 
 def _in_ns(one: Lateness, step_ns: float) -> Lateness:
@@ -261,7 +263,8 @@ class _Peers:
         proven = share >= max(self._floor, self._quantile(_FALSE_ALARMS / looks, noise) * error, spread)
         clear = CLEAR if steps >= _FEWEST else _LARGE
         likely = share >= max(clear, self._floor, self._quantile(_SUSPICIOUS, noise) * error, spread)
-        is_late = proven and steps >= _FEWEST
+        late_steps = int((above >= max(share, 0.0) / 2).sum()) if share > 0 else 0
+        is_late = proven and steps >= _FEWEST and late_steps >= _OFTEN * steps
         is_suspected = not is_late and likely
         needed = self.power(noise.deviation).steps_for(share) if is_suspected else None
         return Lateness(
@@ -269,7 +272,7 @@ class _Peers:
             ns=0.0,
             share=share,
             error=error,
-            late_steps=int((above >= max(share, 0.0) / 2).sum()) if share > 0 else 0,
+            late_steps=late_steps,
             steps=steps,
             is_late=is_late,
             is_suspected=is_suspected,
@@ -350,7 +353,7 @@ def integrated_autocorrelation(rest: Floats, peers: int = 3) -> float:
     Sums the autocorrelations of all series up to the first pair of lags whose sum is not positive (Geyer, "Practical
     Markov chain Monte Carlo", 1992), corrected for what subtracting the mean takes from them.
     """
-    steps = rest.shape[1]
+    steps = int(rest.shape[1])
     memory = _UNSEEN_MEMORY * max(3.0 / max(peers, 1), 1.0)
     if steps < 2:
         return 1.0 + memory

@@ -19,8 +19,8 @@ from lostflops.account.align.mesh import Mesh
 from lostflops.account.late.arrivals import within
 from lostflops.account.late.charges import charges
 from lostflops.account.late.comparison import OWN_LINES, Comparison, compare
-from lostflops.account.late.judge import Lateness, Verdict, judge
-from lostflops.account.late.timed import NOT_TIMED, Timed, judge_timed_steps
+from lostflops.account.late.judge import Lateness, LateVerdict, judge
+from lostflops.account.late.timed import NOT_TIMED, TimedLateness, judge_timed_steps
 from lostflops.account.ledger.answers import ledgers, profiles_of
 from lostflops.account.ledger.lines import COMM_LINES, LINES
 from lostflops.account.ledger.profile import StepProfile
@@ -117,7 +117,7 @@ class SlowRank:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """Verdict on the ranks of a run."""
+    """LateVerdict on the ranks of a run."""
 
     profiles: tuple[StepProfile, ...]
     """Profiles of the ranks that were compared, which may be a part of the run."""
@@ -126,7 +126,7 @@ class Judgement:
     stragglers: tuple[SlowRank, ...]
     """Ranks that are late, then those that are suspected, the one with the longest waits first."""
     last: Mapping[int, LastArrivals]
-    verdict: Verdict
+    verdict: LateVerdict
     """What the steps that decide say about every rank."""
 
     @property
@@ -169,8 +169,8 @@ def find(
     profiles: Sequence[StepProfile],
     last: Mapping[int, LastArrivals],
     evidence: RankEvidence,
-    timed: Timed = NOT_TIMED,
-) -> tuple[list[SlowRank], Verdict]:
+    timed: TimedLateness = NOT_TIMED,
+) -> tuple[list[SlowRank], LateVerdict]:
     """Return the ranks that are late or suspected, and the verdict of the steps that decide."""
     if not comparison.ranks.size:
         return [], timed.verdict
@@ -198,14 +198,14 @@ def find(
     return sorted(found, key=lambda one: (not one.is_late, -one.charged, -one.late.ns)), verdict
 
 
-def judge_window(comparison: Comparison) -> Verdict:
+def judge_window(comparison: Comparison) -> LateVerdict:
     """Judge ranks by their own time in the profiled steps."""
     usual = float(np.median(comparison.wall)) if comparison.wall.size else 0.0
     ranks, steps, cohort = (one.tolist() for one in (comparison.ranks, comparison.steps, comparison.cohort))
     return judge(comparison.by_step, ranks, steps, usual, cohort)
 
 
-def _shows_more(comparison: Comparison, one: Lateness, timed: Timed, evidence: RankEvidence) -> bool:
+def _shows_more(comparison: Comparison, one: Lateness, timed: TimedLateness, evidence: RankEvidence) -> bool:
     """Return whether a rank is late in the window for a reason that the timed steps do not show in its arrivals."""
     place = comparison.place(one.rank)
     cause = _cause(comparison, place, evidence)
@@ -231,7 +231,7 @@ def _slow_rank(  # noqa: PLR0917 - each is looked up once for all ranks
     due: np.ndarray[tuple[int], np.dtype[np.float64]],
     last: Mapping[int, LastArrivals],
     evidence: RankEvidence,
-    timed: Timed,
+    timed: TimedLateness,
 ) -> SlowRank:
     place = comparison.place(late.rank)
     by_line = comparison.lines[place]

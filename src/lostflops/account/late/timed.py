@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from lostflops.account.align.mesh import Mesh
-from lostflops.account.late.judge import Floats, Verdict, judge
+from lostflops.account.late.judge import Floats, LateVerdict, judge
 from lostflops.account.pace.blocks import Times
 from lostflops.account.pace.normal import traced_attempt
 from lostflops.account.pace.timed_steps import LateAnswer
@@ -89,10 +89,10 @@ _WAITS: Final = f"""
 
 
 @dataclass(frozen=True, slots=True)
-class Timed:
+class TimedLateness:
     """What the timed steps of an attempt say about its ranks."""
 
-    verdict: Verdict = field(default_factory=Verdict)
+    verdict: LateVerdict = field(default_factory=LateVerdict)
     why_not: str = ""
     """Reason why no rank could be judged; empty if ranks were."""
     accelerated: bool = False
@@ -129,30 +129,30 @@ class Timed:
         return LateAnswer(self.say(), table, (_HOSTS_AHEAD,) if self.accelerated and rows else ())
 
 
-NOT_TIMED: Final = Timed()
+NOT_TIMED: Final = TimedLateness()
 
 
-def judge_timed_steps(run: Run, mesh: Mesh, pace: JobPace | None = None) -> Timed:
+def judge_timed_steps(run: Run, mesh: Mesh, pace: JobPace | None = None) -> TimedLateness:
     """Judge the ranks of an attempt: of the one that the deep window is of, if no `pace` is given."""
     pace = pace or _traced_pace(run)
     if pace is None or not pace.p50:
-        return Timed(why_not="no normal step was recorded")
+        return TimedLateness(why_not="no normal step was recorded")
     ranks, hosts, unnamed, tied, uncertainty, devices = run.rows(_HOSTS.format(attempt=pace.attempt))[0]
     if ranks < 2:
-        return Timed(why_not="fewer than two ranks recorded when they enqueued collectives")
+        return TimedLateness(why_not="fewer than two ranks recorded when they enqueued collectives")
     one_host = hosts == 1 and not unnamed
     if not one_host and tied < ranks:
-        return Timed(why_not="the ranks are on several hosts, whose clocks are not aligned")
+        return TimedLateness(why_not="the ranks are on several hosts, whose clocks are not aligned")
     unsure = 0.0 if one_host else float(uncertainty or 0) + _MOST_DRIFT * _NEAR
     late = run.columns(_LATE.format(**_terms(run, pace, is_one_host=one_host)))
     verdict = _judge(late, mesh, pace.p50, unsure)
     if verdict.power is None or verdict.power.steps < FEWEST:
-        return Timed(why_not=f"fewer than {FEWEST} normal steps show when two ranks with the same work enqueue")
+        return TimedLateness(why_not=f"fewer than {FEWEST} normal steps show when two ranks with the same work enqueue")
     waited = _judge(run.columns(_WAITS.format(within=within((), pace.attempt))), mesh, pace.p50)
-    return Timed(verdict, "", devices > 0, {one.rank: one.share for one in waited.late})
+    return TimedLateness(verdict, "", devices > 0, {one.rank: one.share for one in waited.late})
 
 
-def _judge(rows: Mapping[str, Floats], mesh: Mesh, step_ns: float, resolution: float = 0.0) -> Verdict:
+def _judge(rows: Mapping[str, Floats], mesh: Mesh, step_ns: float, resolution: float = 0.0) -> LateVerdict:
     ranks, row = np.unique(rows["rank"], return_inverse=True)
     steps, column = np.unique(rows["step"], return_inverse=True)
     times = np.full((ranks.size, steps.size), np.nan)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from lostflops import Run
+from lostflops.account.late.judge import Lateness
 from lostflops.explain.advise.case import Case
 from lostflops.explain.advise.diagnose import diagnosis
 from lostflops.explain.advise.rules import straggler, work_imbalance
@@ -86,24 +86,7 @@ def test_stacks_are_evidence_where_the_host_is_late_and_not_where_its_device_is(
     assert tuple(source for one in first.evidence for source in one.sources) == told
 
 
-@pytest.mark.parametrize(
-    ("slow", "excess", "what", "doubt"),
-    [
-        (
-            7,
-            0,
-            "Rank 1 reached collectives last, but the profiled steps do not show why.",
-            "most of them do not show it",
-        ),
-        (3, 9_000, "Rank 1 is late (slow device)", "of only 4 profiled steps: too few to be sure"),
-    ],
-    ids=["by habit alone", "in few steps"],
-)
-def test_a_rank_that_profiled_steps_do_not_show_to_be_slow(slow: int, excess: int, what: str, doubt: str) -> None:
-    found = SimpleNamespace(
-        rank=1, line="compute", line_excess=excess, slow_steps=slow, steps=40 if not excess else 4, in_steps=True
-    )
-    late: Any = [SimpleNamespace(found=found)]
-    case: Any = SimpleNamespace(total=SimpleNamespace(on_thread=set()))
-    assert straggler._what(case, "slow_kernels" if excess else straggler._UNSEEN, late).startswith(what)
-    assert doubt in straggler._doubt(late)
+def test_a_rank_that_is_suspected_names_the_steps_that_would_settle_it() -> None:
+    late = Lateness(rank=1, ns=9e6, share=0.1, error=4e6, late_steps=14, steps=20, more_steps=30)
+    doubt = straggler._doubt([SimpleNamespace(found=SimpleNamespace(late=late))])
+    assert doubt == "Rank 1 was late in 14 of 20 steps: 30 more steps would settle it."
