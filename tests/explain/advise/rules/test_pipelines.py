@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from lostflops.account.ledger.lines import WAIT_LINES
-from lostflops.explain.advise.rules import stage_imbalance
+from lostflops.explain.advise.rules import few_microbatches, stage_imbalance
 from lostflops.explain.advise.signs.machine import HostMachine
 from lostflops.explain.advise.signs.stages import Stages
 
@@ -38,3 +38,12 @@ def test_a_stage_that_is_longer_by_little_is_suspected_in_few_steps(monkeypatch,
     lines = {rank: dict.fromkeys(WAIT_LINES, 10**8) for rank in range(3)}
     (claim,) = stage_imbalance.find(SimpleNamespace(lines=lines, wall=3 * 10**9, price=lambda _: None))
     assert (claim.suspected == "", claim.record == "") == (is_sure, is_sure)
+
+
+@pytest.mark.parametrize(("microbatches", "claims"), [(3, 1), (4, 0)])
+def test_four_microbatches_per_stage_are_not_advised_to_be_four(monkeypatch, microbatches, claims):
+    found = Stages(ranks=((0,), (1,)), steps=np.arange(4), own=np.ones((2, 4)), step_ns=1.0, microbatches=microbatches)
+    monkeypatch.setattr(few_microbatches, "stages", lambda _: found)
+    monkeypatch.setattr(few_microbatches, "is_shaped", lambda _: True)
+    lines = {rank: dict.fromkeys(WAIT_LINES, 10**8) for rank in range(2)}
+    assert len(list(few_microbatches.find(SimpleNamespace(lines=lines, wall=10**9)))) == claims

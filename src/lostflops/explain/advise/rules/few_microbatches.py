@@ -23,7 +23,7 @@ ABOUT: Final = (
     "still fills the device."
 )
 _LARGE: Final = 0.2
-"""An inherent bubble of at least this share of the step is large: the usual four microbatches per stage leave less."""
+"""An inherent bubble of more than this share of the step is large: the usual four microbatches per stage leave less."""
 _WAITED: Final = 1 / 3
 """Ranks must really have waited at least this part of the inherent bubble."""
 _MOST_TIMES: Final = 8
@@ -31,7 +31,7 @@ _MOST_TIMES: Final = 8
 
 def find(case: Case) -> Iterator[Claim]:
     found = stages(case)
-    if found is None or found.microbatches is None or found.inherent(found.microbatches) < _LARGE:
+    if found is None or found.microbatches is None or found.inherent(found.microbatches) <= _LARGE:
         return
     if not is_shaped(case):
         raise NotChecked(
