@@ -169,6 +169,14 @@ def test_what_is_missing_is_noted_or_left_out_but_never_wrong(data: st.DataObjec
         assert known.get(kind) == size or is_nested or f"assumed to be {kind}." in notes, (mesh, dropped)
 
 
+def test_experts_on_all_replicas_do_not_make_stages_data_parallel() -> None:
+    """The groups of two pipeline stages were not recorded, and each expert has one replica."""
+    groups = megatron({"tp": 1, "cp": 1, "dp": 4, "pp": 2}, {"etp": 1, "ep": 4, "edp": 1, "pp": 2})
+    mesh = read(groups, 8, [name for name in groups if name != "PIPELINE_MODEL_PARALLEL_GROUP"])
+    assert mesh.dimensions == (("dp", 4), ("rest", 2))
+    assert any("assumed to be rest." in note for note in mesh.notes)
+
+
 def test_experts_across_tensor_groups() -> None:
     """Two ranks share tensors of attention, but each expert is whole: experts are on four neighbours."""
     sizes, experts = {"tp": 2, "cp": 1, "dp": 4, "pp": 2}, {"etp": 1, "ep": 4, "edp": 2, "pp": 2}

@@ -74,8 +74,7 @@ def tile_with_experts(evidence: Evidence, world: int) -> tuple[Dimensions, Dimen
         return dimensions, (), notes
     if "ep" in own and not _shares_tensors_otherwise(own, dense):
         nested, nested_notes = tile(dense | {"ep": own["ep"]}, world)
-        kinds, left = {kind for kind, _ in nested}, _replicas(nested)
-        if kinds >= {kind for kind, _ in dimensions if kind in dense} | {"ep"} and left in own.get("edp", {left: 1}):
+        if _holds(nested, dict(dimensions), dense) and (left := _replicas(nested)) in own.get("edp", {left: 1}):
             return nested, (), nested_notes
     experts, expert_notes = _tile_experts(own, dense, world)
     if not experts:
@@ -100,6 +99,14 @@ def _tile_experts(own: Evidence, dense: Evidence, world: int) -> tuple[Dimension
 
 def _shares_tensors_otherwise(own: Evidence, dense: Evidence) -> bool:
     return "etp" in own and set(own["etp"]) != set(dense.get("tp", {}))
+
+
+def _holds(nested: Dimensions, without: Mapping[str, int], dense: Evidence) -> bool:
+    """Return whether experts are one more dimension, which takes its ranks from data parallelism alone."""
+    sizes = dict(nested)
+    if not sizes.keys() >= {kind for kind in without if kind in dense} | {"ep"}:
+        return False
+    return "dp" not in dense or "dp" not in without or sizes["ep"] * sizes["dp"] == without["dp"]
 
 
 def _replicas(dimensions: Dimensions) -> GroupShape | None:
