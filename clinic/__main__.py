@@ -7,6 +7,7 @@ sudo python -m clinic --kinds --repeat 10              # how often each of eleve
 python -m clinic --only slow_device,tiny_buckets
 python -m clinic --keep runs                           # runs stay in runs/PATIENT/sick and runs/PATIENT/cured
 python -m clinic --runs runs --json                    # diagnose those again, run nothing
+nice python -m clinic --library runs --limit 300       # record so many jobs at different loads; goes on where it ended
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from clinic.kinds import repeat_kinds
+from clinic.library import make_library
 from clinic.registry import HELD_OUT_SETS, chosen
 from clinic.scoring import Outcome, Score, confusion
 from clinic.tables import text
@@ -46,6 +48,8 @@ def arguments() -> argparse.Namespace:
     place = parser.add_mutually_exclusive_group()
     place.add_argument("--keep", type=Path, metavar="DIR", help="where runs stay; else they are removed")
     place.add_argument("--runs", type=Path, metavar="DIR", help="diagnose the runs that are there, and run nothing")
+    place.add_argument("--library", type=Path, metavar="DIR", help="record all sets at several loads, or go on with it")
+    parser.add_argument("--limit", type=int, metavar="N", help="most entries to add to the library")
     parser.add_argument("--json", action="store_true", help="outcomes as JSON, for clinic/render.py")
     return parser.parse_args()
 
@@ -63,6 +67,9 @@ def told(outcomes: list[Outcome], *, held_out: int | None) -> dict[str, Any]:
 
 def main() -> int:
     asked = arguments()
+    if asked.library:
+        make_library(asked.library, tuple(filter(None, asked.only.split(","))), asked.limit)
+        return 0
     try:
         patients = chosen(tuple(filter(None, asked.only.split(","))), held_out=3 if asked.kinds else asked.held_out)
     except ValueError as error:

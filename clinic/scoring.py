@@ -8,7 +8,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from math import prod
 from statistics import median
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from clinic.patients import Patient
 
 NOTHING: Final = "nothing"
 HEALTHY: Final = "healthy"
@@ -79,6 +82,21 @@ class Outcome:
     """The saving in each round of sick and cured runs, where they were run in turn without a recorder."""
     load: float | None = None
     """The load average of the machine when the patient came."""
+    busy: int = 0
+    """Cores that the clinic kept busy with other work."""
+
+    @classmethod
+    def of(cls, patient: Patient, *, busy: int = 0) -> Outcome:
+        """Return what is known of a patient before it is seen."""
+        return cls(
+            patient.name,
+            patient.causes,
+            patient.is_real,
+            accepted=patient.accepted,
+            rank=patient.rank,
+            layer=patient.layer,
+            busy=busy,
+        )
 
     @property
     def found(self) -> tuple[Finding, ...]:
@@ -177,6 +195,7 @@ class Outcome:
             "measured_gain": self.measured,
             "rounds": list(self.rounds),
             "load": self.load,
+            "busy": self.busy,
             "skipped": self.skipped,
             "failed": self.failed,
         }
@@ -196,6 +215,7 @@ class Outcome:
             layer=told.get("layer", ""),
             rounds=tuple(told.get("rounds", ())),
             load=told.get("load"),
+            busy=told.get("busy", 0),
         )
 
 

@@ -1,0 +1,152 @@
+"""A library of recorded jobs whose truth is known, which is diagnosed again after each change of a rule.
+
+Every folder is an entry: the sick run, and `outcome.json` with the causes and the measured saving. The work is ordered
+so that the library is balanced whenever it is stopped: synthetic and real patients in turn, at different loads of the
+machine and of different lengths, and again from the start.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import chain, islice, zip_longest
+from pathlib import Path
+from typing import Final
+from zlib import crc32
+
+from clinic.held_out.synthetic import CASES as FIRST_CASES
+from clinic.held_out_2.synthetic import CASES as SECOND_CASES
+from clinic.patients import NotHere, Patient
+from clinic.real import REAL
+from clinic.record import Job, record, time_job
+from clinic.registry import HELD_OUT_SETS
+from clinic.scoring import Outcome
+from clinic.synthetic import CASES
+from clinic.visits import gain, gains, make
+
+ROUNDS: Final = 3
+"""Rounds of sick and fixed runs: they differ by what a saving cannot be measured to."""
+LOADS: Final = (0, 1, 2)
+"""Cores that something else keeps busy while a job is recorded and timed."""
+LENGTHS: Final = (1.0, 1.5, 0.75)
+"""Steps of a recorded job, as a factor."""
+TIMES: Final = 3
+"""How often each patient comes, each time with another load, length or seed."""
+SYNTHETIC_TO_REAL: Final = 3
+"""Synthetic patients for each real one: they take seconds, not a minute."""
+OUTCOME: Final = "outcome.json"
+_BEING_MADE: Final = ".being-made"
+_SPIN: Final = "import os\nparent = os.getppid()\nwhile os.getppid() == parent:\n    sum(range(100_000))"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    name: str
+    patient: Patient
+    busy: int = 0
+    """Cores that are kept busy."""
+
+
+def entries(only: Collection[str] = ()) -> Iterator[Entry]:
+    """Yield all entries, in the order in which they are made."""
+    real, synthetic = iter(_real()), _synthetic()
+    groups = zip_longest(*[synthetic] * SYNTHETIC_TO_REAL)
+    mixed = chain.from_iterable(
+        (*several, one) for several, one in zip_longest(groups, real, fillvalue=()) if several or one
+    )
+    yield from (entry for entry in mixed if isinstance(entry, Entry) and (not only or entry.patient.name in only))
+
+
+def _real() -> Iterator[Entry]:
+    patients = [*REAL, *(one for some in HELD_OUT_SETS.values() for one in some if one.is_real)]
+    patients.sort(key=lambda one: crc32(one.name.encode()))
+    for number in range(TIMES):
+        for place, patient in enumerate(patients):
+            busy = LOADS[(place + number) % len(LOADS)]
+            factor = LENGTHS[(place // len(LOADS) + number) % len(LENGTHS)]
+            entry = patient if patient.job is None else _with_steps(patient, factor)
+            steps = "" if entry.job is None else f"-{entry.job.steps}-steps"
+            yield Entry(f"{patient.name}-{busy}-busy{steps}-{number}", entry, busy)
+
+
+def _with_steps(patient: Patient, factor: float) -> Patient:
+    """Return the patient with another number of recorded steps. What grows is timed over as many."""
+
+    def longer(job: Job) -> Job:
+        steps = round(factor * job.steps)
+        return replace(job, steps=steps, plain_steps=steps if job.plain_steps == job.steps else job.plain_steps)
+
+    assert patient.job is not None
+    sick = longer(patient.job)
+    fixed = None if patient.fixed is None else longer(patient.fixed)
+
+    def choose(is_cured: bool) -> Job:
+        return fixed if is_cured and fixed is not None else sick
+
+    def time(is_cured: bool) -> float:
+        return time_job(choose(is_cured), per_sample=patient.is_per_sample)
+
+    return replace(
+        patient,
+        job=sick,
+        fixed=fixed,
+        make=lambda folder, is_cured: record(choose(is_cured), folder),
+        time=None if patient.time is None else time,
+    )
+
+
+def _synthetic() -> Iterator[Entry]:
+    cases = sorted((*CASES, *FIRST_CASES, *SECOND_CASES), key=lambda one: crc32(one.name.encode()))
+    for number in range(TIMES):
+        yield from (Entry(f"{case.name}-{number}", case.varied(number).patient) for case in cases)
+
+
+def make_library(folder: Path, only: Collection[str] = (), limit: int | None = None) -> int:
+    """Make the entries that are not there yet, at most so many; return their number."""
+    missing = (entry for entry in entries(only) if not (folder / entry.name).exists())
+    made = 0
+    for made, entry in enumerate(islice(missing, limit), 1):
+        outcome = make_entry(entry, folder)
+        why = f": {outcome.skipped or outcome.failed}" if outcome.skipped or outcome.failed else ""
+        print(f"{made}: {entry.name}{why}", file=sys.stderr, flush=True)
+    return made
+
+
+def make_entry(entry: Entry, folder: Path) -> Outcome:
+    """Make an entry beside the library and move it there when it is whole."""
+    patient, scratch = entry.patient, folder / _BEING_MADE
+    shutil.rmtree(scratch, ignore_errors=True)
+    made = scratch / patient.name
+    made.mkdir(parents=True)
+    outcome = Outcome.of(patient, busy=entry.busy)
+    try:
+        with busy_cores(entry.busy):
+            make(patient, scratch, ROUNDS)
+            load = os.getloadavg()[0]
+        outcome = replace(outcome, measured=gain(patient, scratch), rounds=gains(patient, scratch), load=load)
+    except NotHere as error:
+        outcome = replace(outcome, skipped=str(error))
+    except (RuntimeError, OSError, subprocess.SubprocessError) as error:
+        outcome = replace(outcome, failed=f"did not run: {str(error).splitlines()[0]}")
+    shutil.rmtree(made / "cured", ignore_errors=True)
+    (made / OUTCOME).write_text(json.dumps(outcome.to_json(), indent=1), encoding="utf-8")
+    made.rename(folder / entry.name)
+    return outcome
+
+
+@contextmanager
+def busy_cores(count: int) -> Iterator[None]:
+    """Keep so many cores busy. The processes end by themselves when this one does."""
+    spinning = [subprocess.Popen([sys.executable, "-c", _SPIN]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for one in spinning:
+            one.kill()
+            one.wait()
