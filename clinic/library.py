@@ -15,7 +15,7 @@ import sys
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import chain, islice, zip_longest
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Final
 from zlib import crc32
@@ -36,10 +36,13 @@ LOADS: Final = (0, 1, 2)
 """Cores that something else keeps busy while a job is recorded and timed."""
 LENGTHS: Final = (1.0, 1.5, 0.75)
 """Steps of a recorded job, as a factor."""
-TIMES: Final = 3
+TIMES: Final = 4
 """How often each patient comes, each time with another load, length or seed."""
-SYNTHETIC_TO_REAL: Final = 3
-"""Synthetic patients for each real one: they take seconds, not a minute."""
+SYNTHETIC_TO_REAL: Final = 5
+"""Synthetic patients for each real one: they take seconds, not minutes."""
+TIMED: Final = 3
+"""One real entry in so many is timed, which takes longer than its recording. For the others, the saving that
+`clinic/results` has of the patient is taken, and the timed ones show how far that is off."""
 OUTCOME: Final = "outcome.json"
 _BEING_MADE: Final = ".being-made"
 _SPIN: Final = "import os\nparent = os.getppid()\nwhile os.getppid() == parent:\n    sum(range(100_000))"
@@ -51,16 +54,16 @@ class Entry:
     patient: Patient
     busy: int = 0
     """Cores that are kept busy."""
+    rounds: int = ROUNDS
 
 
 def entries(only: Collection[str] = ()) -> Iterator[Entry]:
     """Yield all entries, in the order in which they are made."""
-    real, synthetic = iter(_real()), _synthetic()
-    groups = zip_longest(*[synthetic] * SYNTHETIC_TO_REAL)
-    mixed = chain.from_iterable(
-        (*several, one) for several, one in zip_longest(groups, real, fillvalue=()) if several or one
-    )
-    yield from (entry for entry in mixed if isinstance(entry, Entry) and (not only or entry.patient.name in only))
+    groups = zip_longest(*[_synthetic()] * SYNTHETIC_TO_REAL)
+    for synthetic, real in zip_longest(groups, _real()):
+        for entry in (*(synthetic or ()), real):
+            if entry is not None and (not only or entry.patient.name in only):
+                yield entry
 
 
 def _real() -> Iterator[Entry]:
@@ -72,7 +75,8 @@ def _real() -> Iterator[Entry]:
             factor = LENGTHS[(place // len(LOADS) + number) % len(LENGTHS)]
             entry = patient if patient.job is None else _with_steps(patient, factor)
             steps = "" if entry.job is None else f"-{entry.job.steps}-steps"
-            yield Entry(f"{patient.name}-{busy}-busy{steps}-{number}", entry, busy)
+            is_timed = (place + place // len(LOADS)) % TIMED == number % TIMED
+            yield Entry(f"{patient.name}-{busy}-busy{steps}-{number}", entry, busy, ROUNDS if is_timed else 0)
 
 
 def _with_steps(patient: Patient, factor: float) -> Patient:
@@ -127,7 +131,7 @@ def make_entry(entry: Entry, folder: Path) -> Outcome:
     outcome = Outcome.of(patient, busy=entry.busy)
     try:
         with busy_cores(entry.busy):
-            make(patient, scratch, ROUNDS)
+            make(patient, scratch, entry.rounds)
             load = os.getloadavg()[0]
         outcome = replace(outcome, measured=gain(patient, scratch), rounds=gains(patient, scratch), load=load)
     except NotHere as error:

@@ -13,6 +13,8 @@ import socket
 import sys
 import time
 import traceback
+from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -55,10 +57,8 @@ def _run(job: dict[str, Any]) -> int:
 
 def _kill_group(rank: int) -> None:
     """End a rank and what it started, such as the workers of its loader."""
-    try:
+    with suppress(ProcessLookupError):
         os.killpg(rank, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
 
 
 def _start(rank: int, port: int, job: dict[str, Any]) -> int:
@@ -101,7 +101,7 @@ def _run_script(rank: int, port: int, job: dict[str, Any]) -> None:
     runpy.run_path(script, run_name="__main__")
     times = Path(job["times"])
     if rank == 0 and not times.exists() and len(ends) > 1:
-        seconds = [after - before for before, after in zip(ends, ends[1:], strict=False)]
+        seconds = [after - before for before, after in pairwise(ends)]
         times.write_text(json.dumps({"seconds": seconds, "samples": 1}), encoding="utf-8")
 
 
