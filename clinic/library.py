@@ -112,8 +112,8 @@ def _synthetic() -> Iterator[Entry]:
 
 
 def make_library(folder: Path, only: Collection[str] = (), limit: int | None = None) -> int:
-    """Make the entries that are not there yet, at most so many; return their number."""
-    missing = (entry for entry in entries(only) if not (folder / entry.name).exists())
+    """Make the entries that are not there yet or failed, at most so many; return their number."""
+    missing = (entry for entry in entries(only) if not (folder / entry.name / "sick" / "run.json").exists())
     made = 0
     for made, entry in enumerate(islice(missing, limit), 1):
         outcome = make_entry(entry, folder)
@@ -123,7 +123,7 @@ def make_library(folder: Path, only: Collection[str] = (), limit: int | None = N
 
 
 def make_entry(entry: Entry, folder: Path) -> Outcome:
-    """Make an entry beside the library and move it there when it is whole."""
+    """Make an entry beside the others and rename it when it is whole."""
     patient, scratch = entry.patient, folder / _BEING_MADE
     shutil.rmtree(scratch, ignore_errors=True)
     made = scratch / patient.name
@@ -140,6 +140,7 @@ def make_entry(entry: Entry, folder: Path) -> Outcome:
         outcome = replace(outcome, failed=f"did not run: {str(error).splitlines()[0]}")
     shutil.rmtree(made / "cured", ignore_errors=True)
     (made / OUTCOME).write_text(json.dumps(outcome.to_json(), indent=1), encoding="utf-8")
+    shutil.rmtree(folder / entry.name, ignore_errors=True)
     made.rename(folder / entry.name)
     return outcome
 

@@ -23,7 +23,7 @@ WARM_UP, BLOCK = 4, 10
 """Steps that a timing leaves out, and those that it averages: a block contains what happens every 2, 5 or 10 steps."""
 STEP_TIMES = "CLINIC_STEP_TIMES"
 """The environment variable with the file to which rank 0 of a job writes its step times."""
-PATIENCE = 300
+PATIENCE = 900
 """Seconds that a job has, also on a busy machine."""
 GRACE = 10
 """Seconds that a job has to end its ranks."""
