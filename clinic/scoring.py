@@ -35,8 +35,8 @@ class Finding:
     @classmethod
     def from_diagnosis(cls, told: dict[str, Any]) -> Finding:
         """Read a finding of `lostflops diagnose --json`."""
-        prediction = told.get("prediction") or {}
-        gain, low, high = (prediction.get(key) for key in ("gain", "gain_low", "gain_high"))
+        saving = told.get("saving") or {}
+        gain, low, high = (saving.get(key) for key in ("value", "low", "high"))
         ranks, is_suspected = tuple(told.get("ranks") or ()), told.get("level") == "suspected"
         says = "\n".join(each["what"] for each in (told, *told.get("evidence", ())) if "what" in each)
         return cls(told["cause"], gain, low, high, ranks, is_suspected, says)

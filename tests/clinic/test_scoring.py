@@ -129,12 +129,12 @@ def test_intervals_are_scored_where_the_first_finding_is_right() -> None:
 
 
 def test_a_finding_is_read_from_a_diagnosis() -> None:
-    prediction = {"gain": 0.2, "gain_low": 0.1, "gain_high": 0.3, "change": None}
-    told = {"cause": "gc", "ranks": [1], "prediction": prediction}
+    saving = {"value": 0.2, "low": 0.1, "high": 0.3, "kind": "measured"}
+    told = {"cause": "gc", "ranks": [1], "saving": saving}
     assert Finding.from_diagnosis(told) == interval("gc", 0.2, 0.1, 0.3, 1)
     assert Finding.from_diagnosis({**told, "level": "suspected"}).is_suspected
     assert not Finding.from_diagnosis({**told, "level": "found"}).is_suspected
-    assert Finding.from_diagnosis({"cause": "gc", "ranks": (), "prediction": None}) == Finding("gc")
+    assert Finding.from_diagnosis({"cause": "gc", "ranks": (), "saving": None}) == Finding("gc")
 
 
 def test_nobody_seen_is_no_share() -> None:

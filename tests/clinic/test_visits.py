@@ -53,7 +53,7 @@ def patient(*causes: str, sick_ms: float = 20, cured_ms: float = 15, cured_sampl
 
 
 def found(*causes: str):
-    return lambda _run: [{"cause": cause, "prediction": {"gain": 0.2}} for cause in causes]
+    return lambda _run: [{"cause": cause, "saving": {"value": 0.2}} for cause in causes]
 
 
 def test_settled_steps_are_measured(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@ import json
 
 import pytest
 
+from lostflops.core.estimate import Estimate, Kind, Strength
 from lostflops.core.results import (
     Evidence,
     Field,
@@ -17,7 +18,8 @@ from lostflops.core.results import (
     Table,
 )
 
-PREDICTION = Prediction(0.1, 0.05, 0.2, "replaying the run", "p1", "sync=removed", 90, 80, 95, 0.02)
+PREDICTION = Prediction("p1", "sync=removed", 100_000_000, 90_000_000, 80_000_000, 95_000_000, 0.02)
+SAVING = Estimate.measured(0.1, 0.05, "timed steps")
 FINDING = Finding(
     id="sync:0,1",
     level="found",
@@ -29,10 +31,12 @@ FINDING = Finding(
     usd=None,
     ranks=(0, 1),
     evidence=(Evidence("12 calls", events=((0, 7),), sources=("train.py(3): step",)),),
-    confidence=0.9,
+    strength=Strength.STRONG,
+    probability=None,
     certain_if="stacks are recorded",
     fix="log every 100 steps",
     lines={"idle.sync": 10},
+    saving=SAVING,
     prediction=PREDICTION,
 )
 
@@ -63,9 +67,26 @@ def test_json_is_plain_and_keyed_by_block() -> None:
         "ranks": [{"rank": 0, "busy": 60}, {"rank": 1, "busy": None}],
         "lines": {"total_ns": 40, "lines": [{"line": "idle", "ns": 40, "share": 0.4, "parts": [part]}]},
     }
-    assert set(finding) >= {"cause", "lost_ns", "lost_share", "evidence", "ranks", "confidence", "fix", "prediction"}
+    assert set(finding) >= {
+        "cause",
+        "lost_ns",
+        "lost_share",
+        "evidence",
+        "ranks",
+        "strength",
+        "probability",
+        "fix",
+        "prediction",
+    }
     assert finding["evidence"][0]["events"] == [[0, 7]]
-    assert finding["prediction"]["predicted_ns"] == 90
+    assert finding["prediction"]["predicted_ns"] == 90_000_000
+    assert finding["saving"] == {
+        "value": 0.1,
+        "low": 0.05,
+        "high": 0.15000000000000002,
+        "kind": "measured",
+        "source": "timed steps",
+    }
 
 
 @pytest.mark.parametrize("kind", [Result, Table, Pairs, Lines, Findings, Finding, Prediction, Evidence, Line, Pair])
@@ -79,10 +100,21 @@ def test_results_cannot_be_changed(kind: type) -> None:
         lambda: Table("t", "", (Field("a"), Field("b")), ((1,),)),
         lambda: Result("x", "", "", (Pairs("same", "", ()), Pairs("same", "", ()))),
         lambda: Result("x", "", "", (Pairs("verdict", "", ()),)),
-        lambda: dataclasses.replace(FINDING, confidence=1.5),
-        lambda: dataclasses.replace(PREDICTION, gain_low=0.11),
+        lambda: dataclasses.replace(FINDING, level="suspected"),
+        lambda: dataclasses.replace(FINDING, saving=Estimate.measured(0.1, 0.2, "timed steps")),
+        lambda: dataclasses.replace(FINDING, saving=Estimate(0.1, None, None, Kind.GUESS, "a rule of thumb")),
+        lambda: dataclasses.replace(SAVING, low=0.11),
+        lambda: dataclasses.replace(SAVING, low=None),
+        lambda: dataclasses.replace(SAVING, kind=Kind.GUESS),
+        lambda: dataclasses.replace(SAVING, kind=Kind.BOUND),
     ],
 )
 def test_invariants(broken) -> None:
     with pytest.raises(AssertionError):
         broken()
+
+
+def test_step_times_are_shown_if_they_are_for_the_same_work() -> None:
+    assert FINDING.step_times == "from 100 ms to 90.0 ms"
+    assert dataclasses.replace(FINDING, saving=Estimate.measured(0.4, 0.1, "twice the work")).step_times == ""
+    assert dataclasses.replace(FINDING, prediction=None).step_times == ""

@@ -9,9 +9,10 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from lostflops.core.errors import UsageError
+from lostflops.core.estimate import Estimate, Strength
 from lostflops.core.notebook import as_html
 from lostflops.core.pictures import Knobs, Spans, Strips
-from lostflops.core.units import format_interval, format_ns, format_percent
+from lostflops.core.units import format_ns
 
 Value = str | int | float | bool | None
 Unit = Literal["", "count", "ns", "bytes", "flop", "flops", "share", "time", "rate", "gbs"]
@@ -388,68 +389,19 @@ larger batch change the work of a step: the saving is then not the difference of
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """The effect of a fix on the step time."""
+    """The what-if that prices a fix; a later run can score it. The run may have no steps: then times are 0."""
 
-    gain: float
-    """Share of a step that it saves, for the same work."""
-    gain_low: float
-    """Lower end of its 90% interval."""
-    gain_high: float
-    """Upper end of its 90% interval."""
-    basis: str
-    """Source of the estimate, in words."""
-    id: str | None = None
-    """Id of the what-if, which a later run can score; None if the gain has another basis."""
-    change: str = ""
-    """The change of the what-if."""
-    predicted_ns: int | None = None
-    """The step time with the change; None if the run has no steps, as for the other times."""
-    low_ns: int | None = None
-    """Lower end of its 90% interval."""
-    high_ns: int | None = None
-    """Upper end of its 90% interval."""
-    replay_error: float | None = None
-    is_bound: bool = False
-    """`gain` is an upper limit: the run cannot be replayed, and there is no other estimate."""
-    measured_ns: int | None = None
+    id: str
+    change: str
+    measured_ns: int
     """The step time before the change."""
-
-    def __post_init__(self) -> None:
-        assert self.gain_low <= self.gain <= self.gain_high, f"interval of {self.change} excludes its own value"
-
-    @property
-    def may_be_zero(self) -> bool:
-        return not self.is_bound and self.gain_low <= 0
-
-    @property
-    def step_times(self) -> str:
-        """Return the step time before and after, if both are for the same work.
-
-        >>> Prediction(0.1, 0.05, 0.2, "", predicted_ns=90_000_000, measured_ns=100_000_000).step_times
-        'from 100 ms to 90.0 ms'
-        """
-        if self.predicted_ns is None or not self.measured_ns or self.may_be_zero:
-            return ""
-        is_same_work = abs(1 - self.predicted_ns / self.measured_ns - self.gain) < _SAME_WORK
-        return f"from {format_ns(self.measured_ns)} to {format_ns(self.predicted_ns)}" if is_same_work else ""
-
-    @property
-    def saving(self) -> str:
-        """Return the gain in words, the same in every verb and view.
-
-        >>> Prediction(0.21, 0.07, 0.35, "a replay").saving
-        '21% of the step (90% interval 7 to 35%)'
-        >>> Prediction(0.21, -0.1, 0.35, "a replay").saving
-        'up to 35% of the step, and may be zero'
-        >>> Prediction(0.21, 0, 0.21, "its time", is_bound=True).saving
-        'at most 21% of the step'
-        """
-        if self.is_bound:
-            return f"at most {format_percent(self.gain)} of the step"
-        if self.may_be_zero:
-            return f"up to {format_percent(max(self.gain_high, 0.0))} of the step, and may be zero"
-        interval = format_interval(self.gain_low, self.gain_high)
-        return f"{format_percent(self.gain)} of the step (90% interval {interval})"
+    predicted_ns: int
+    """The step time with the change."""
+    low_ns: int
+    """Lower end of its range."""
+    high_ns: int
+    """Upper end of its range."""
+    replay_error: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -485,37 +437,43 @@ class Finding:
     """Price of these hours; None if unknown."""
     ranks: tuple[int, ...]
     evidence: tuple[Evidence, ...]
-    confidence: float
+    strength: Strength
+    probability: float | None
+    """How often such a finding was right, counted on jobs with known causes; None if that was not counted."""
     certain_if: str
     fix: str
     lines: Mapping[str, int]
     """Time attributed to it by line of the ledger, in ns over all ranks; together `lost_ns`."""
+    saving: Estimate | None = None
+    """What its fix saves; None if it costs no time yet, such as growing memory, which costs none until it runs out."""
     prediction: Prediction | None = None
+    """The what-if that the saving comes from, or None."""
     doubt: str = ""
     """Why it is suspected and not found."""
     record: str = ""
     """Flags of `lostflops run` that record what is needed to confirm it."""
 
     def __post_init__(self) -> None:
-        assert 0 <= self.confidence <= 1, f"confidence of {self.cause} is {self.confidence}"
         assert self.level == "found" or self.doubt, f"{self.id} is suspected for no reason"
-        assert self.is_suspected or self.prediction is None or not self.costs_time or not self.prediction.may_be_zero, (
-            f"{self.id} is found, and its saving may be zero"
-        )
+        assert self.is_suspected or self.saving is None or self.saving.is_gain, f"{self.id} may save nothing"
 
     @property
     def is_suspected(self) -> bool:
         return self.level == "suspected"
 
     @property
-    def costs_time(self) -> bool:
-        """Return whether its fix shortens the step: growing memory, for example, costs nothing until it runs out."""
-        return self.prediction is not None and self.prediction.gain_high > 0
+    def saves(self) -> str:
+        """Return what its fix saves, in words."""
+        return "no time yet" if self.saving is None else self.saving.text()
 
     @property
-    def saving(self) -> str:
-        """Return what its fix saves, in words."""
-        return self.prediction.saving if self.prediction is not None and self.costs_time else "no time yet"
+    def step_times(self) -> str:
+        """Return the step time before and after, if both are for the same work; empty if unknown."""
+        times = self.prediction
+        if self.saving is None or not self.saving.is_gain or times is None or not times.measured_ns:
+            return ""
+        is_same_work = abs(1 - times.predicted_ns / times.measured_ns - self.saving.value) < _SAME_WORK
+        return f"from {format_ns(times.measured_ns)} to {format_ns(times.predicted_ns)}" if is_same_work else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -542,7 +500,7 @@ class FindingPlace:
 
 @dataclass(frozen=True, slots=True)
 class Findings(_Block):
-    """Findings: first those that are certain, then by gain."""
+    """Findings: first those that are found, then by saving."""
 
     name: str
     title: str

@@ -185,16 +185,16 @@ def _summarise_findings(run: Run) -> Iterator[FindingSummary]:
     if not run.ranks:
         return
     for one in diagnosis_of(run).findings[:MOST_FINDINGS]:
-        gain = one.prediction
+        gain = one.saving
         yield FindingSummary(
             id=one.id,
             level=one.level,
             cause=one.cause,
             what=one.what,
             fix=one.fix,
-            gain=None if gain is None else gain.gain,
-            gain_low=None if gain is None else gain.gain_low,
-            gain_high=None if gain is None else gain.gain_high,
+            gain=None if gain is None else gain.value,
+            gain_low=None if gain is None else gain.low,
+            gain_high=None if gain is None else gain.high,
         )
 
 

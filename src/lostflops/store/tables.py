@@ -854,8 +854,8 @@ FINDINGS = TableSchema(
         Column("code", "VARCHAR", "Digest of the source code that computed it, as in `accounts`."),
         Column("lost_ns", "BIGINT", "Time lost to this cause, summed over all ranks.", "ns"),
         Column("gain", "DOUBLE", "Fraction of the step time that the fix saves (0.21 is 21%); null if unknown."),
-        Column("gain_low", "DOUBLE", "Lower end of the 90% interval of `gain`."),
-        Column("gain_high", "DOUBLE", "Upper end of the 90% interval of `gain`."),
+        Column("gain_low", "DOUBLE", "Lower end of the range of `gain`; null for a guess, 0 if `gain` is a limit."),
+        Column("gain_high", "DOUBLE", "Upper end of the range of `gain`; null for a guess."),
     ),
 )
 

@@ -11,10 +11,11 @@ import pytest
 
 from lostflops.account.ledger import few_steps
 from lostflops.core.errors import UnknownCost, UsageError
+from lostflops.core.estimate import Estimate, Kind, Strength
 from lostflops.core.results import Evidence, Findings, Result
-from lostflops.explain.advise import summary
+from lostflops.explain.advise import findings, summary
 from lostflops.explain.advise.case import Case
-from lostflops.explain.advise.claim import Claim, Gain, NotChecked
+from lostflops.explain.advise.claim import Claim, NotChecked
 from lostflops.explain.advise.diagnose import diagnose, diagnosis
 from lostflops.explain.advise.explain import explain
 from lostflops.explain.advise.rule import Rule
@@ -44,9 +45,11 @@ def waits(case: Case, rank: int | None = None) -> dict[tuple[int, str], int]:
     return {(one, "comm.wait"): lines["comm.wait"] for one, lines in case.lines.items() if rank in (None, one)}
 
 
-def rule(cause: str, gain: float | None = None, changes: tuple[str, ...] = (), confidence: float = 0.8) -> Rule:
+def rule(
+    cause: str, gain: float | None = None, changes: tuple[str, ...] = (), strength: Strength = Strength.STRONG
+) -> Rule:
     def find(case: Case) -> Iterator[Claim]:
-        own = None if gain is None else Gain(gain, gain / 2, min(gain * 1.5, 1), "a rule of thumb")
+        own = None if gain is None else Estimate.measured(gain, gain / 2, "timed steps")
         late = (2,) if changes else ()
         evidence = (Evidence("seen", events=((0, 0),), sources=("train.py(7): step",)),)
         yield Claim(
@@ -54,11 +57,11 @@ def rule(cause: str, gain: float | None = None, changes: tuple[str, ...] = (), c
             what=f"{cause} is there.",
             taken=waits(case),
             evidence=evidence,
-            confidence=confidence,
+            strength=strength,
             certain_if="more",
             fix="less",
             changes=changes,
-            gain=own,
+            saving=own,
             ranks=late,
         )
 
@@ -71,18 +74,18 @@ def failing(case: Case) -> Iterator[Claim]:
 
 
 def test_the_largest_gain_comes_first_and_no_time_is_claimed_twice(run: Run) -> None:
-    rules = (rule("small", 0.1), rule("large", 0.3, confidence=0.6), rule("sure", 0.05, confidence=0.9))
+    rules = (rule("small", 0.1), rule("large", 0.3), rule("larger", 0.4, strength=Strength.FAIR))
     case = Case(run)
     found = diagnosis(case, rules=rules)
-    assert [one.cause for one in found.findings] == ["large", "small", "sure"]
-    assert [one.lost_ns for one in found.findings] == [0, 0, case.total.lines["comm.wait"]]
+    assert [one.cause for one in found.findings] == ["large", "small", "larger"]
+    assert [one.lost_ns for one in found.findings] == [case.total.lines["comm.wait"], 0, 0]
     assert sum(one.lost_ns for one in found.findings) <= case.wall - case.total.lines["compute"]
 
 
 def test_what_a_finding_costs(run: Run) -> None:
     (found,) = diagnosis(Case(run), usd_per_hour=2.0, rules=(rule("late", 0.2),)).findings
     assert found.lost_share == found.lost_ns / Case(run).wall
-    assert found.rank_hours == pytest.approx(found.prediction.gain * 4 * 24)
+    assert found.rank_hours == pytest.approx(found.saving.value * 4 * 24)
     assert found.usd == pytest.approx(2 * found.rank_hours)
 
 
@@ -91,40 +94,42 @@ def test_a_what_if_prices_a_finding_and_is_kept(run: Run) -> None:
     (found,) = result.to_json()["findings"]
     predicted = found["prediction"]
     assert predicted["change"] == "straggler=removed"
-    assert predicted["gain"] > 0.1
-    assert predicted["gain_low"] < predicted["gain"] < predicted["gain_high"]
+    assert found["saving"]["value"] > 0.1
+    assert found["saving"]["low"] < found["saving"]["value"] < found["saving"]["high"]
+    assert found["saving"]["kind"] == "replayed"
     assert predicted["id"] in {one.id for one in load_predictions(run.path)}
 
 
-def test_what_a_what_if_gains_elsewhere_is_cut_off(run: Run) -> None:
+def test_a_fix_saves_at_most_its_own_time_and_all_waits(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The what-if removes the compute of a late rank, of which this cause has a hundredth."""
+
     def find(case: Case) -> Iterator[Claim]:
-        taken = {(0, "comm.wait"): case.wall // 25}
+        taken = {(0, "compute"): case.wall // 100}
         yield Claim(
             cause="wait",
             what="Rank 0 waits.",
             taken=taken,
             evidence=(Evidence("seen"),),
-            confidence=0.8,
+            strength=Strength.STRONG,
             certain_if="more",
             fix="less",
             changes=("straggler=removed",),
         )
 
+    monkeypatch.setattr(findings, "WAIT_LINES", ())
     (found,) = diagnosis(Case(run), rules=(Rule("wait", "It waits.", find),)).findings
-    assert found.prediction is not None
-    assert found.prediction.gain == pytest.approx(0.04, rel=1e-3)
-    assert found.prediction.gain_high == pytest.approx(0.06, rel=1e-3)
-    assert found.prediction.id is None
+    assert found.saving is not None
+    assert found.saving.kind is Kind.BOUND
+    assert found.saving.value == pytest.approx(0.01, rel=1e-3)
+    assert found.prediction is None
 
 
 def test_without_a_price_the_ledger_bounds_the_gain(run: Run) -> None:
     case = Case(run)
     (found,) = diagnosis(case, rules=(rule("loader", changes=("data=2x",)),)).findings
-    assert found.prediction is not None
-    assert found.prediction.id is None
-    assert found.prediction.gain == found.prediction.gain_high == found.lost_share
-    assert "no wait for a batch" in found.prediction.basis or "workers" in found.prediction.basis
-    assert found.prediction.is_bound
+    assert found.prediction is None
+    assert found.saving == Estimate.bound(found.lost_share, found.saving.source)
+    assert "no wait for a batch" in found.saving.source or "workers" in found.saving.source
     assert found.level == "found"
     assert "saves at most" in diagnose(run, rules=(rule("loader", changes=("data=2x",)),)).verdict
 
@@ -162,41 +167,38 @@ def test_a_report_ends_with_the_first_findings_unless_the_run_is_large(
 
 
 def test_markdown_of_a_diagnosis(run: Run) -> None:
-    """The interval of the rule, 10 to 30%, is wider by what another run may differ: hypot(10, 0.8 x 2)."""
     stream = StringIO()
     renderer("markdown").write(diagnose(run, rules=(rule("late", 0.2),)), stream)
     lines = stream.getvalue().splitlines()
     assert lines[0] == "## Diagnosis"
     assert "### 1. late is there." in lines
-    assert any(line.startswith("- **Saves:** 20% of the step (90% interval 10 to 30%)") for line in lines)
+    assert any(line.startswith("- **Saves:** 20% of the step (10 to 30%)") for line in lines)
     assert "- **Fix:** `less`" in lines
     assert "- **Evidence:** seen (`train.py(7): step`)" in lines
 
 
-@pytest.mark.parametrize("is_warning", [False, True])
-def test_what_claims_no_time_is_said_only_as_a_warning(run: Run, is_warning: bool) -> None:
+@pytest.mark.parametrize("saving", [None, Estimate.bound(0.0, "nothing is exposed")])
+def test_what_claims_no_time_is_said_only_as_a_warning(run: Run, saving: Estimate | None) -> None:
     def find(case: Case) -> Iterator[Claim]:
-        nothing = Gain(0.0, 0.0, 0.0, "nothing is exposed")
         yield Claim(
             cause="idle",
             what="It is.",
             taken={},
             evidence=(Evidence("seen"),),
-            confidence=0.9,
+            strength=Strength.STRONG,
             certain_if="",
             fix="",
-            gain=nothing,
-            is_warning=is_warning,
+            saving=saving,
         )
 
     found = diagnose(run, rules=(Rule("idle", "", find),))
-    assert len(found.to_json()["findings"]) == is_warning
+    assert len(found.to_json()["findings"]) == (saving is None)
     assert "saves" not in found.verdict
 
 
 def claimed(**told: object) -> Rule:
     def find(case: Case) -> Iterator[Claim]:
-        values = {"gain": Gain(0.1, 0.05, 0.2, "a guess"), "confidence": 0.9, **told}
+        values = {"saving": Estimate.measured(0.1, 0.05, "timed steps"), "strength": Strength.STRONG, **told}
         yield Claim(
             cause="late",
             what="It is.",
@@ -213,9 +215,10 @@ def claimed(**told: object) -> Rule:
 @pytest.mark.parametrize(
     ("told", "doubt"),
     [
-        ({"gain": Gain(0.1, 0.0, 0.3, "a guess")}, "The saving may be zero: its 90% interval is 0 to 30%"),
-        ({"gain": Gain(0.1, -0.2, 0.3, "a guess")}, "The saving may be zero"),
-        ({"confidence": 0.4}, "right in only 40% of such cases"),
+        ({"saving": Estimate.measured(0.1, 0.1, "timed steps")}, "The fix may save nothing"),
+        ({"saving": Estimate(0.1, None, None, Kind.GUESS, "a rule of thumb")}, "is a guess: nothing measured it"),
+        ({"strength": Strength.FAIR}, "The evidence is fair: seen in a few steps only"),
+        ({"strength": Strength.WEAK}, "The evidence is weak"),
         ({"suspected": "Only two steps show it."}, "Only two steps show it."),
     ],
 )
@@ -236,8 +239,16 @@ def test_what_is_certain_is_found(run: Run) -> None:
     assert sum(found["lines"].values()) == found["lost_ns"]
 
 
+@pytest.mark.parametrize(("probability", "level"), [(0.95, "found"), (0.7, "suspected")])
+def test_a_known_probability_decides(run: Run, monkeypatch: pytest.MonkeyPatch, probability: float, level: str) -> None:
+    monkeypatch.setattr(findings, "probability_right", lambda *_: probability)
+    (found,) = diagnosis(Case(run), rules=(claimed(strength=Strength.FAIR),)).findings
+    assert (found.level, found.probability) == (level, probability)
+    assert found.is_suspected == ("right in only 70% of jobs" in found.doubt)
+
+
 def test_found_comes_before_suspected_and_claims_time_first(run: Run) -> None:
-    rules = (rule("guess", 0.4, confidence=0.3), rule("sure", 0.1))
+    rules = (rule("guess", 0.4, strength=Strength.WEAK), rule("sure", 0.1))
     found = diagnosis(Case(run), rules=rules)
     assert [(one.cause, one.level) for one in found.findings] == [("sure", "found"), ("guess", "suspected")]
     assert found.findings[1].lost_ns == 0
@@ -260,7 +271,7 @@ def test_causes_that_were_not_checked_say_what_to_record(run: Run) -> None:
 
 
 def test_findings_of_one_cause_have_ids_of_their_own(run: Run) -> None:
-    found = diagnosis(Case(run), rules=(claimed(), claimed(), rule("late", 0.2, confidence=0.9)))
+    found = diagnosis(Case(run), rules=(claimed(), claimed(), rule("late", 0.2)))
     assert sorted(one.id for one in found.findings) == ["late", "late#2", "late#3"]
 
 
@@ -279,16 +290,15 @@ def test_a_rule_that_fails_takes_no_other_finding_with_it(run: Run) -> None:
 
 def test_a_more_exact_cause_takes_the_place_of_another_and_is_said_to(run: Run) -> None:
     def exact(case: Case) -> Iterator[Claim]:
-        gain = Gain(0.15, 0.1, 0.2, "counted")
         yield Claim(
             cause="save",
             what="It saves.",
             taken={},
             evidence=(Evidence("seen"),),
-            confidence=0.9,
+            strength=Strength.STRONG,
             certain_if="",
             fix="",
-            gain=gain,
+            saving=Estimate.measured(0.15, 0.05, "timed steps"),
             instead_of=("late",),
         )
 

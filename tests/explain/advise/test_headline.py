@@ -8,15 +8,15 @@ from itertools import product
 
 import pytest
 
-from lostflops.core.results import Finding, Findings, Line, Lines, Prediction, Result
+from lostflops.core.estimate import Estimate, Strength
+from lostflops.core.results import Finding, Findings, Line, Lines, Result
 from lostflops.explain.advise.rules import RULES
 from lostflops.explain.advise.summary import MOST_WORDS, explain_waits, headline
 
 CAUSES = [rule.cause for rule in RULES]
-SURE = Prediction(0.21, 0.07, 0.35, "a replay")
-ZERO = Prediction(-0.02, -0.1, 0.35, "a replay")
-BOUND = Prediction(0.21, 0.0, 0.21, "its time", is_bound=True)
-WORTHLESS = Prediction(-0.1, -0.2, 0.0, "a replay")
+SURE = Estimate.measured(0.21, 0.14, "steps")
+ZERO = Estimate.measured(0.15, 0.2, "steps")
+BOUND = Estimate.bound(0.21, "its time")
 LONG = "Ranks spend a very large part of all of their time " * 5 + "in the loop."
 TEXTS = (
     LONG,
@@ -30,22 +30,22 @@ TEXTS = (
 RANKS = ((), (3,), tuple(range(10_000)))
 
 
-def finding(cause: str, what: str, prediction: Prediction | None, ranks: tuple[int, ...] = ()) -> Finding:
-    sure = prediction is not None and not prediction.may_be_zero
+def finding(cause: str, what: str, saving: Estimate | None, ranks: tuple[int, ...] = ()) -> Finding:
+    sure = saving is None or saving.is_gain
     level, doubt = ("found", "") if sure else ("suspected", "It may be zero.")
     costs = {"lost_ns": 9, "lost_share": 0.2, "rank_hours": 1.0, "usd": None}
     return Finding(
-        id=cause, level=level, cause=cause, what=what, **costs, ranks=ranks, evidence=(), confidence=0.8,
-        certain_if="it goes", fix="less of it", lines={"compute": 9}, prediction=prediction, doubt=doubt,
+        id=cause, level=level, cause=cause, what=what, **costs, ranks=ranks, evidence=(), strength=Strength.STRONG,
+        probability=None, certain_if="it goes", fix="less of it", lines={"compute": 9}, saving=saving, doubt=doubt,
     )  # fmt: skip
 
 
 @pytest.mark.parametrize("cause", CAUSES)
 def test_every_cause_fits_into_fifteen_words(cause: str) -> None:
-    for what, prediction, ranks in product(TEXTS, (SURE, ZERO, BOUND), RANKS):
-        said = headline([finding(cause, what, prediction, ranks)], 0.5)
+    for what, saving, ranks in product(TEXTS, (SURE, ZERO, BOUND), RANKS):
+        said = headline([finding(cause, what, saving, ranks)], 0.5)
         assert len(said.split()) <= MOST_WORDS == 15, said
-        percent = "35%" if prediction is ZERO else "21%"
+        percent = "35%" if saving is ZERO else "21%"
         assert re.search(rf": fixing it .*{percent}", said), said
         assert said.endswith(".")
 
@@ -58,13 +58,15 @@ def test_it_is_the_first_clause_where_that_is_short() -> None:
 
 
 def test_a_saving_that_may_be_zero_or_is_a_limit_is_said_to_be() -> None:
-    assert headline([finding("gc", "It waits.", ZERO)], 0.5) == "It waits: fixing it may save up to 35%."
+    assert (
+        headline([finding("gc", "It waits.", ZERO)], 0.5)
+        == "It waits: fixing it may save at most 35%, perhaps nothing."
+    )
     assert headline([finding("gc", "It waits.", BOUND)], 0.5) == "It waits: fixing it saves at most 21%."
 
 
-@pytest.mark.parametrize("prediction", [None, WORTHLESS], ids=["unknown", "worthless"])
-def test_a_cause_that_costs_no_time_is_not_the_headline(prediction: Prediction | None) -> None:
-    free = finding("memory_growth", "Memory grows.", prediction)
+def test_a_cause_that_costs_no_time_is_not_the_headline() -> None:
+    free = finding("memory_growth", "Memory grows.", None)
     assert headline([free, finding("gc", "It waits.", SURE)], 0.5) == "It waits: fixing it saves 21%."
     assert headline([free], 0.54) == "No cause of lost time was found; compute takes 54% of the time."
 

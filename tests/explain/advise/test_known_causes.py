@@ -58,4 +58,4 @@ def test_what_the_slow_worker_costs_is_as_published(real_run):
     """By the published replay without its slowness: 1 - 1 / 1.973."""
     published = json.loads((TRACES / PUBLISHED / "result-AR.json").read_text())["blocking_slowdown"]
     first = found(real_run, f"{PUBLISHED}/trace-AR.parquet")[0]
-    assert first.prediction.gain == pytest.approx(1 - 1 / published, abs=0.03)
+    assert first.saving.value == pytest.approx(1 - 1 / published, abs=0.03)

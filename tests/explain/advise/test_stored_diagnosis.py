@@ -44,7 +44,7 @@ def test_the_second_answer_is_read_and_is_the_first(run, monkeypatch):
     assert told(run) == first
     with Run.open(run) as opened:
         assert opened.rows("select cause, gain from findings order by number") == [
-            (one["cause"], one["prediction"]["gain"]) for one in first["findings"]
+            (one["cause"], one["saving"]["value"]) for one in first["findings"]
         ]
 
 

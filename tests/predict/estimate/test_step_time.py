@@ -11,7 +11,7 @@ from lostflops.core.errors import UnknownCost, UsageError
 from lostflops.predict.costs.times import CollectiveTime, CommGroup, Op
 from lostflops.predict.estimate.demand import estimate_demand
 from lostflops.predict.estimate.description import ModelDescription, PlannedJob
-from lostflops.predict.estimate.estimate import Estimate, PlannedMachine, estimate
+from lostflops.predict.estimate.estimate import LaunchEstimate, PlannedMachine, estimate
 from lostflops.predict.estimate.ranges import Range, exactly
 from lostflops.predict.estimate.result import result
 from lostflops.predict.estimate.step_time import EstimatedStep
@@ -61,7 +61,7 @@ class MadeTimes:
         return CollectiveTime(ns=ns, low=ns, high=ns, algorithm="ring", source="made up")
 
 
-def step(job: PlannedJob, rates: MadeRates, times: MadeTimes | None = None, **known: int) -> Estimate:
+def step(job: PlannedJob, rates: MadeRates, times: MadeTimes | None = None, **known: int) -> LaunchEstimate:
     return estimate(estimate_demand(MODEL, job, 8), PlannedMachine("nothing", rates, times, **known))
 
 

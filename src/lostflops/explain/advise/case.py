@@ -18,16 +18,18 @@ from lostflops.account.ledger.total import RunLedger
 from lostflops.account.pace.lateness import find_habits
 from lostflops.account.pace.timed_steps import TimedSteps
 from lostflops.core.errors import LostflopsError, ReplayDiffers, UnknownCost, UsageError
-from lostflops.explain.advise.price import Price, price
+from lostflops.predict.whatif import predictions
 from lostflops.predict.whatif.answer import answer, parse_change
 from lostflops.predict.whatif.baseline import Baseline, baseline
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from lostflops.account.ledger.by_rank import Progress
     from lostflops.account.ledger.profile import StepProfile
+    from lostflops.core.estimate import Estimate
     from lostflops.predict.whatif.change import Facts
+    from lostflops.predict.whatif.predictions import StoredPrediction
     from lostflops.predict.whatif.run_facts import LearnTimes
     from lostflops.store.run import Run
 
@@ -45,7 +47,9 @@ class Case:
         self._progress = progress
         self.answers: dict[Callable[[Case], Any], Any] = {}
         """Answers of signs, by the function that computed them."""
-        self._prices: dict[tuple[str, ...], Price | None] = {}
+        self._savings: dict[tuple[str, ...], Estimate | None] = {}
+        self.predictions: dict[tuple[str, ...], StoredPrediction] = {}
+        """What-ifs that were answered, without their graphs: a diagnosis needs many, and graphs are large."""
         self.refused: dict[tuple[str, ...], str] = {}
         """Why requested what-ifs do not apply."""
 
@@ -120,21 +124,23 @@ class Case:
         """Facts that the collector recorded about the job (table `job`); empty if there are none."""
         return self.facts.job if self.facts is not None else {}
 
-    def price(self, *changes: str) -> Price | None:
-        """Return the effect of these what-ifs together on the step; None if they do not apply: `refused` says why."""
-        if changes not in self._prices:
-            self._prices[changes] = self._price_changes(changes)
-        return self._prices[changes]
+    def price(self, *changes: str) -> Estimate | None:
+        """Return what these what-ifs save together; None if they do not apply: `refused` says why."""
+        if changes not in self._savings:
+            self._savings[changes] = self._price_changes(changes)
+        return self._savings[changes]
 
-    def _price_changes(self, changes: Sequence[str]) -> Price | None:
+    def _price_changes(self, changes: tuple[str, ...]) -> Estimate | None:
         if self.baseline is None:
-            self.refused[tuple(changes)] = self.why_unpriced
+            self.refused[changes] = self.why_unpriced
             return None
         try:
-            return price(self.run, answer(self.baseline, [parse_change(text) for text in changes]))
+            found = answer(self.baseline, [parse_change(text) for text in changes])
         except (UnknownCost, UsageError) as error:
-            self.refused[tuple(changes)] = str(error)
+            self.refused[changes] = str(error)
             return None
+        self.predictions[changes] = predictions.make_prediction(self.run, found)
+        return found.saving
 
 
 def once_per_case(find: Callable[[Case], _Answer]) -> Callable[[Case], _Answer]:

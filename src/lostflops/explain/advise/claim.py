@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from lostflops.account.ledger.lines import LINES
 from lostflops.core.errors import UnknownCost
+from lostflops.core.estimate import Estimate, Strength
 from lostflops.core.results import Evidence
 
 Place = tuple[int, str]
@@ -22,26 +23,13 @@ class NotChecked(UnknownCost):
         self.record = record
 
 
-@dataclass(frozen=True, slots=True)
-class Gain:
-    """Share of the step that a fix saves, for the same work; zero for a cause that costs no time yet, such as growing
-    memory."""
-
-    share: float
-    low: float
-    """Lower end of the 90% interval."""
-    high: float
-    """Upper end of the 90% interval."""
-    basis: str
-    """Source of the estimate, in words."""
-
-    def __post_init__(self) -> None:
-        assert self.low <= self.share <= self.high <= 1, f"gain of {self.share} is not from {self.low} to {self.high}"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """A cause that a rule found: the evidence, the time attributed to it, the fix and what prices it."""
+    """A cause that a rule found: the evidence, the time attributed to it, the fix and what prices it.
+
+    The saving is that of its what-ifs, else the rule's own estimate, else at most the attributed time. A claim with
+    none of them costs no time yet, such as growing memory, and is reported as a warning.
+    """
 
     cause: str
     what: str
@@ -49,22 +37,19 @@ class Claim:
     """Time of the ledger that it claims, in ns over the whole window; of `compute` only what exceeds the time that the
     work needs."""
     evidence: tuple[Evidence, ...]
-    confidence: float
-    """How often a claim with this evidence is right."""
+    strength: Strength
     certain_if: str
     """How to confirm it."""
     fix: str
     changes: tuple[str, ...] = ()
     """What-ifs, such as `bucket_mb=25`, that together do what the fix does, and price it."""
-    gain: Gain | None = None
+    saving: Estimate | None = None
     """The rule's own estimate, if no what-if prices the fix."""
     ranks: tuple[int, ...] = ()
     """Ranks that have the cause; empty if all have it."""
     instead_of: tuple[str, ...] = ()
     """Causes that name the same loss less exactly. Their claims about the same ranks are dropped if this one is found
     and gains at least nearly half as much."""
-    is_warning: bool = False
-    """It costs no time, but is reported anyway."""
     suspected: str = ""
     """Why this is suspected and not found, in one sentence; empty if the evidence is enough."""
     record: str = ""
@@ -72,6 +57,9 @@ class Claim:
 
     def __post_init__(self) -> None:
         assert self.evidence, f"{self.cause} is claimed without evidence"
-        assert 0 <= self.confidence <= 1, f"confidence of {self.cause} is {self.confidence}"
         assert all(line in LINES and ns >= 0 for (_, line), ns in self.taken.items()), f"{self.cause} claims no line"
-        assert bool(self.changes) != (self.gain is not None), f"{self.cause} has no price, or two"
+        assert not self.changes or self.saving is None, f"{self.cause} has two prices"
+
+    @property
+    def costs_time(self) -> bool:
+        return bool(self.changes or self.taken or self.saving)

@@ -18,6 +18,7 @@ from lostflops.account.ledger.few_steps import describe_chosen_steps
 from lostflops.account.ledger.windows import inferred_steps
 from lostflops.account.pace.headline import describe_job
 from lostflops.core.errors import UnknownCost, UsageError
+from lostflops.core.estimate import Strength
 from lostflops.core.results import Finding, Result
 from lostflops.core.units import format_share
 from lostflops.explain.advise.case import Case
@@ -74,11 +75,10 @@ def _diagnose_and_store(run: Run, progress: Progress | None) -> Diagnosis:
     # A rule may fail for want of memory: the next diagnosis tries again.
     is_complete = not any(one.why.startswith(_FAILED) for one in found.checked)
     if is_complete and run.manifest.generation and not run.steps and run.address == str(run.path):
-        numbered = [(number, one, one.prediction) for number, one in enumerate(found.findings, 1)]
         rows = [
             (number, one.id, one.level, one.cause, one.what, one.fix, diagnosis_code(), one.lost_ns)
-            + ((None,) * 3 if gain is None else (gain.gain, gain.gain_low, gain.gain_high))
-            for number, one, gain in numbered
+            + ((None,) * 3 if one.saving is None else (one.saving.value, one.saving.low, one.saving.high))
+            for number, one in enumerate(found.findings, 1)
         ]
         columns = [list(values) for values in zip(*rows, strict=True)] or [[] for _ in FINDINGS.columns]
         document = {"code": [diagnosis_code()], "document": [msgspec.json.encode(found).decode()]}
@@ -118,7 +118,7 @@ def examine(case: Case, *, usd_per_hour: float | None = None, rules: Sequence[Ru
         for one in checked
     ]
     offered = [one for one in offered if not better[id(one)]]
-    offered.sort(key=lambda one: (bool(one.doubt), -one.prediction.gain))
+    offered.sort(key=lambda one: (bool(one.doubt), -one.value))
     got = share_out_time([replace(one.claim, suspected=one.doubt) for one in offered], case.lines)
     made = _with_own_ids([finding(case, one, part, usd_per_hour) for one, part in zip(offered, got, strict=True)])
     sure = [part for one, part in zip(made, got, strict=True) if not one.is_suspected]
@@ -145,7 +145,7 @@ def _is_named_better(one: Priced, other: Priced) -> bool:
     """Return whether the other claim names the same loss more exactly: a straggler that writes checkpoints is a
     checkpoint."""
     about = not other.claim.ranks or set(one.claim.ranks) <= set(other.claim.ranks)
-    is_large = other.prediction.gain >= _NEARLY_HALF * one.prediction.gain
+    is_large = other.value >= _NEARLY_HALF * one.value
     is_as_sure = bool(one.doubt) or not other.doubt
     return one.claim.cause in other.claim.instead_of and about and is_large and is_as_sure
 
@@ -167,7 +167,7 @@ def _outcome(seen: Sequence[Priced], named: Sequence[Priced]) -> str:
 
 
 def _small(claims: Sequence[Priced]) -> str:
-    return "; ".join(f"{one.claim.what} (saves {format_share(one.prediction.gain)})" for one in claims)
+    return "; ".join(f"{one.claim.what} (saves {format_share(one.value)})" for one in claims)
 
 
 def _claims(case: Case, rule: Rule) -> tuple[list[Claim], Checked | None]:
@@ -210,8 +210,8 @@ def _case_notes(case: Case) -> Iterator[str]:
 
 
 def share_out_time(claims: Sequence[Claim], ledger: Mapping[int, Mapping[str, int]]) -> list[dict[Place, int]]:
-    """Return the time that each claim gets, in the order of `claims`. The most certain claim is served first, of equals
-    the largest; a line of a rank never gives more time than it has."""
+    """Return the time that each claim gets, in the order of `claims`. The claim with the strongest evidence is served
+    first, of equals the largest; a line of a rank never gives more time than it has."""
     left = {(rank, line): ns for rank, lines in ledger.items() for line, ns in lines.items()}
     got: list[dict[Place, int]] = [{} for _ in claims]
     for number in sorted(range(len(claims)), key=lambda at: _first(claims[at])):
@@ -223,5 +223,5 @@ def share_out_time(claims: Sequence[Claim], ledger: Mapping[int, Mapping[str, in
     return got
 
 
-def _first(claim: Claim) -> tuple[bool, float, int]:
-    return bool(claim.suspected), -claim.confidence, -sum(claim.taken.values())
+def _first(claim: Claim) -> tuple[bool, int, int]:
+    return bool(claim.suspected), [*Strength].index(claim.strength), -sum(claim.taken.values())

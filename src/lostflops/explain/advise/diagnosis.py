@@ -101,7 +101,7 @@ def as_result(run: Run, found: Diagnosis, most: int | None = None, *, keep: bool
     what-ifs in the run, for a later run to score."""
     return Result(
         name="diagnosis",
-        version=2,
+        version=3,
         title="Diagnosis",
         verdict=" ".join(filter(None, (found.job, in_short(found), describe_recording(run)))),
         blocks=(Findings("findings", "Findings", found.findings, most),),
@@ -148,9 +148,9 @@ def in_short(found: Diagnosis) -> str:
         return f"No cause is certain yet{unsure}." if unsure else _nothing(found)
     first = found.found[0]
     which = "it" if len(found.found) == 1 else "the first"
-    if not first.costs_time:
+    if first.saving is None:
         return f"No cause of lost time found{unsure}; {pluralise(len(found.found), 'warning')} below."
-    return f"{pluralise(len(found.found), 'cause')} found{unsure}. Fixing {which} saves {first.saving}."
+    return f"{pluralise(len(found.found), 'cause')} found{unsure}. Fixing {which} saves {first.saves}."
 
 
 def _nothing(found: Diagnosis) -> str:
@@ -162,8 +162,8 @@ def _nothing(found: Diagnosis) -> str:
 def says(one: Finding) -> str:
     """Return a finding in words, with what its fix saves: the same in every verb."""
     if one.is_suspected:
-        return f"Suspected: {one.what}" + (f" Fixing it may save {one.saving}." if one.costs_time else "")
-    return f"{one.what} Fixing it saves {one.saving}." if one.costs_time else f"{one.what} It costs no time yet."
+        return f"Suspected: {one.what}" + ("" if one.saving is None else f" Fixing it may save {one.saves}.")
+    return f"{one.what} It costs no time yet." if one.saving is None else f"{one.what} Fixing it saves {one.saves}."
 
 
 def _others(found: Diagnosis) -> str:

@@ -48,7 +48,7 @@ def explain(
     events = _events(run, chosen.evidence)
     return Result(
         name="explanation",
-        version=2,
+        version=3,
         title=f"Finding {number} of {len(found.items)}: {chosen.cause}",
         verdict=about,
         blocks=(

@@ -4,28 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from math import hypot
 from typing import TYPE_CHECKING, Final
 
+from lostflops.account.ledger.lines import WAIT_LINES
+from lostflops.core.estimate import Estimate, Kind, Strength
 from lostflops.core.results import Finding, Prediction
-from lostflops.core.units import format_interval, format_percent, format_share
+from lostflops.core.units import format_percent
+from lostflops.explain.advise.calibration import calibrated, probability_right
 from lostflops.explain.advise.diagnosis import SMALLEST
-from lostflops.predict.whatif.interval import BETWEEN_RUNS_ON_HOSTS
 
 if TYPE_CHECKING:
     from lostflops.explain.advise.case import Case
-    from lostflops.explain.advise.claim import Claim, Gain, Place
-    from lostflops.explain.advise.price import Price
+    from lostflops.explain.advise.claim import Claim, Place
     from lostflops.predict.whatif.predictions import StoredPrediction
 
-SURE: Final = 0.5
-"""A claim with a lower confidence than this is only suspected."""
+FOUND_FROM: Final = 0.9
+"""A cause is found if such findings were right at least this often; a wrong cause costs a user more than a late one."""
 MORE_STEPS: Final = "--steps 8:20"
 """Flags that record a longer window, if it was too short to be sure."""
-_AT_MOST: Final = 1.5
-"""A cause on all ranks can save at most this many times its own time on the ledger, including waits for it."""
 _HOURS: Final = 24
 _MISREAD: Final = "The replay does not reproduce the recorded steps, so this time may have another cause."
+_OWN_TIME: Final = "the time attributed to this cause, as an upper limit"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,100 +32,100 @@ class Priced:
     """A claim with what its fix saves."""
 
     claim: Claim
-    prediction: Prediction
+    saving: Estimate | None = None
+    """None if it costs no time yet."""
     stored: StoredPrediction | None = None
     """The what-if that prices it, or None."""
 
     @property
     def is_small(self) -> bool:
-        return not self.claim.is_warning and self.prediction.gain < SMALLEST
+        return self.saving is not None and self.saving.value < SMALLEST
+
+    @property
+    def value(self) -> float:
+        """The saving by which findings are ranked."""
+        return 0.0 if self.saving is None else self.saving.value
+
+    @property
+    def probability(self) -> float | None:
+        return None if self.saving is None else probability_right(self.claim.cause, self.claim.strength, self.saving)
 
     @property
     def doubt(self) -> str:
         """Why it is suspected and not found; empty if the evidence is enough."""
-        claim, expected = self.claim, self.prediction
+        claim, saving, probability = self.claim, self.saving, self.probability
         if claim.suspected:
             return claim.suspected
-        if not claim.is_warning and expected.may_be_zero:
-            interval = format_interval(expected.gain_low, expected.gain_high)
-            return f"The saving may be zero: its 90% interval is {interval} of the step."
-        if claim.confidence < SURE:
-            return f"The rule expects to be right in only {format_percent(claim.confidence)} of such cases."
-        return ""
+        if saving is not None and saving.kind is Kind.GUESS:
+            return "What the fix saves is a guess: nothing measured it."
+        if saving is not None and not saving.is_gain:
+            return "The fix may save nothing: the range of its saving includes zero."
+        if probability is None:
+            strength = claim.strength
+            return "" if strength is Strength.STRONG else f"The evidence is {strength}: {strength.meaning}."
+        is_enough = probability >= FOUND_FROM
+        return "" if is_enough else f"Such findings were right in only {format_percent(probability)} of jobs."
 
     @property
     def record(self) -> str:
-        """Flags that record what is needed to be sure; more steps narrow an interval."""
+        """Flags that record what is needed to be sure; more steps narrow a range."""
         return self.claim.record or (MORE_STEPS if self.doubt else "")
 
 
 def price_claim(case: Case, claim: Claim) -> Priced:
-    """Price a claim by the rule's own gain, or by replaying the run with its changes; otherwise by its time as an upper
-    limit."""
-    if claim.gain is not None:
-        own = _between_runs(case, claim.gain)
-        return Priced(claim, Prediction(own.share, own.low, own.high, own.basis))
-    found = case.price(*claim.changes)
-    if found is None:
-        return _by_ledger(case, claim)
+    """Price a claim by replaying the run with its changes, else by the rule's own estimate, else by its time as an
+    upper limit."""
+    found = case.price(*claim.changes) if claim.changes else claim.saving
+    if found is None and claim.costs_time:
+        return _price_by_ledger(case, claim)
+    if found is None or not claim.changes:
+        return Priced(claim, found and calibrated(found))
+    limited = _limit(case, claim, found)
+    stored = case.predictions[claim.changes] if limited.source == found.source else None
+    return Priced(claim, calibrated(limited), stored)
+
+
+def _limit(case: Case, claim: Claim, found: Estimate) -> Estimate:
+    """Limit what a what-if saves to the time of the claim and all waits, because it may remove more than this cause: a
+    host that launches for free also has time for whatever else holds up the device, such as loading."""
+    waits = sum(case.total.lines[line] for line in WAIT_LINES)
+    own = sum(ns for (_, line), ns in claim.taken.items() if line not in WAIT_LINES)
+    limit = (own + waits) / (case.wall or 1)
+    low, high = found.ends
+    if claim.ranks or not claim.taken or high <= limit:
+        return found
+    if found.kind is Kind.BOUND or low > limit:
+        more = f"{', '.join(claim.changes)} would save {format_percent(found.value)}, but also from other causes"
+        return Estimate.bound(limit, f"the time attributed to this cause and all waits, as an upper limit ({more})")
+    return replace(found, value=min(found.value, limit), high=limit)
+
+
+def _price_by_ledger(case: Case, claim: Claim) -> Priced:
+    """Price a claim by its time on the ledger as an upper limit: it has no what-if, or the run cannot be replayed."""
+    if claim.changes and case.replay_differs and not claim.suspected:
+        claim = replace(claim, suspected=_MISREAD)
+    why = case.refused.get(claim.changes, "")
     share = sum(claim.taken.values()) / (case.wall or 1)
-    if claim.taken and not claim.ranks and found.gain > _AT_MOST * share:
-        return _by_own_time(claim, found, share)
-    stored = found.prediction
-    predicted = Prediction(
-        gain=found.gain,
-        gain_low=found.low,
-        gain_high=found.high,
-        basis=f"replaying the run with {stored.text}",
+    return Priced(claim, calibrated(Estimate.bound(share, _OWN_TIME + (f" ({why})" if why else ""))))
+
+
+def _describe_prediction(stored: StoredPrediction) -> Prediction:
+    return Prediction(
         id=stored.id,
         change=stored.text,
+        measured_ns=stored.baseline.measured_ns,
         predicted_ns=stored.predicted_ns,
         low_ns=stored.interval[0],
         high_ns=stored.interval[1],
         replay_error=stored.baseline.replay_error,
-        measured_ns=stored.baseline.measured_ns,
     )
-    return Priced(claim, predicted, stored)
-
-
-def _between_runs(case: Case, gain: Gain) -> Gain:
-    """Widen a rule's own interval by the usual difference between the steps of two runs, as the interval of a what-if
-    is. Limits stay: a saving that may be zero, and one that is the largest possible."""
-    if gain.low <= 0:
-        return gain
-    between = BETWEEN_RUNS_ON_HOSTS if case.baseline is None else case.baseline.between
-    differs = between * (1 - gain.share)
-    below, above = hypot(gain.share - gain.low, differs), hypot(gain.high - gain.share, differs)
-    high = gain.high if gain.high == gain.share else min(gain.share + above, 1.0)
-    return replace(gain, low=gain.share - below, high=high)
-
-
-def _by_own_time(claim: Claim, found: Price, share: float) -> Priced:
-    """Price a claim by its time on the ledger, because its what-if removes much more than this cause: a host that
-    launches for free also has time for whatever else holds up the device, such as loading."""
-    basis = (
-        f"the time attributed to this cause ({', '.join(claim.changes)} would save {format_share(found.gain)}, but "
-        "mostly from other causes)"
-    )
-    reach = (found.high - found.low) / 2 * share / found.gain
-    return Priced(claim, Prediction(share, max(share - reach, 0.0), min(_AT_MOST * share, 1.0), basis))
-
-
-def _by_ledger(case: Case, claim: Claim) -> Priced:
-    """Price a claim by its time on the ledger as an upper limit, because the run cannot be replayed."""
-    if case.replay_differs and not claim.suspected:
-        claim = replace(claim, suspected=_MISREAD)
-    share = sum(claim.taken.values()) / (case.wall or 1)
-    why = case.refused.get(claim.changes, "")
-    basis = "the time attributed to this cause, as an upper limit" + (f" ({why})" if why else "")
-    return Priced(claim, Prediction(share, 0.0, share, basis, is_bound=True))
 
 
 def finding(case: Case, one: Priced, taken: Mapping[Place, int], usd_per_hour: float | None) -> Finding:
     claim, lines = one.claim, _by_line(taken)
     lost = sum(lines.values())
     share = lost / (case.wall or 1)
-    hours = max(one.prediction.gain, 0.0) * len(case.total.ranks) * _HOURS
+    hours = max(one.value, 0.0) * len(case.total.ranks) * _HOURS
     ranks = f":{','.join(map(str, claim.ranks))}" if claim.ranks else ""
     return Finding(
         id=f"{claim.cause}{ranks}",
@@ -139,11 +138,13 @@ def finding(case: Case, one: Priced, taken: Mapping[Place, int], usd_per_hour: f
         usd=None if usd_per_hour is None else hours * usd_per_hour,
         ranks=claim.ranks,
         evidence=claim.evidence,
-        confidence=claim.confidence,
+        strength=claim.strength,
+        probability=one.probability,
         certain_if=claim.certain_if,
         fix=claim.fix,
         lines=lines,
-        prediction=one.prediction,
+        saving=one.saving,
+        prediction=None if one.stored is None else _describe_prediction(one.stored),
         doubt=one.doubt,
         record=one.record,
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from lostflops.account.ledger.few_steps import is_large
 from lostflops.account.pace.headline import describe_recording
-from lostflops.core.results import Figure, Finding, Findings, Lines, Pair, Pairs, Prediction, Result
+from lostflops.core.results import Figure, Finding, Findings, Lines, Pair, Pairs, Result
 from lostflops.core.units import format_percent, pluralise
 from lostflops.explain.advise.diagnosis import SMALL, Diagnosis, says, stored_diagnosis, verdict
 
@@ -59,7 +59,7 @@ def ranks_with_findings(answer: Result, run: Run) -> Result:
     """Name the late rank as the diagnosis does; say so if a late rank costs little."""
 
     def sentence(found: Diagnosis) -> str:
-        first = next((one for one in found.findings if one.ranks and one.costs_time), None)
+        first = next((one for one in found.findings if one.ranks and one.saving), None)
         if first is not None:
             return says(first)
         small = any(one.outcome == SMALL for one in found.checked if one.cause in _OF_RANKS)
@@ -101,11 +101,12 @@ def headline(findings: Sequence[Finding], compute: float | None) -> str:
     >>> headline((), 0.54)
     'No cause of lost time was found; compute takes 54% of the time.'
     """
-    first = next((one for one in findings if one.costs_time), None)
-    if first is None or first.prediction is None:
+    first = next((one for one in findings if one.saving), None)
+    if first is None or first.saving is None:
         where = NOT_IN_DETAIL if compute is None else f"Compute takes {format_percent(compute)} of the time."
         return f"No cause of lost time was found; {where[0].lower()}{where[1:]}"
-    saves = f"fixing it {_saves(first.prediction, 'may save' if first.is_suspected else 'saves')}."
+    verb = "may save" if first.is_suspected else "saves"
+    saves = f"fixing it {verb} {first.saving.text('').split(' (')[0]}."
     clause = _CLAUSE.split(first.what)[0].rstrip(".:")
     if len(f"{clause} {saves}".split()) > MOST_WORDS:
         where = f" on {pluralise(len(first.ranks), 'rank')}" if first.ranks else ""
@@ -113,22 +114,14 @@ def headline(findings: Sequence[Finding], compute: float | None) -> str:
     return f"{clause}: {saves}"
 
 
-def _saves(expected: Prediction, verb: str) -> str:
-    if expected.is_bound:
-        return f"{verb} at most {format_percent(expected.gain)}"
-    if expected.may_be_zero:
-        return f"may save up to {format_percent(expected.gain_high)}"
-    return f"{verb} {format_percent(expected.gain)}"
-
-
 def _headline(one: Finding) -> str:
     """Return a finding in a line or two: its first clause, and what its fix saves.
 
-    >>> from lostflops.core.results import Prediction
-    >>> saving = Prediction(0.21, 0.07, 0.35, "a replay")
-    >>> told = "gc", "found", "gc", "It pauses: often. And long.", 0, 0.0, 0.0, None, (), (), 1.0, "", "", {}
-    >>> _headline(Finding(*told, saving))
-    'It pauses. Fixing it saves 21% of the step (90% interval 7 to 35%).'
+    >>> from lostflops.core.estimate import Estimate, Strength
+    >>> saving = Estimate.measured(0.21, 0.14, "steps")
+    >>> told = "gc", "found", "gc", "It pauses: often. And long.", 0, 0.0, 0.0, None, (), (), Strength.STRONG, None
+    >>> _headline(Finding(*told, "", "", {}, saving))
+    'It pauses. Fixing it saves 21% of the step (7 to 35%).'
     """
     return says(replace(one, what=_CLAUSE.split(one.what)[0].rstrip(".:") + "."))
 

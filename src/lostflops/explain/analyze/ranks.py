@@ -60,7 +60,7 @@ def ranks(
     stage = long_stage(found.comparison, order.stage, has_passes=bool(run.rows(_HAS_PASSES)[0][0]))
     result = Result(
         name="ranks",
-        version=2,
+        version=3,
         title="Late ranks",
         verdict=" ".join(filter(None, (_verdict(found, len(asked.ranks)), stage))),
         blocks=(

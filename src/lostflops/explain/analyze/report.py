@@ -78,7 +78,7 @@ def report(
     told, held = TimedSteps.of(run, ranks), summary(run, asked.ranks)
     result = Result(
         name="report",
-        version=2,
+        version=3,
         title="Where the time went",
         verdict=("No device events: this is the training thread. " if accelerated else "")
         + _verdict(_subject(run, asked, total), asked, total, used),

@@ -72,7 +72,7 @@ def forecast_recorded(run: Run, start: Baseline, progress: Progress | None = Non
         memory_note=memory_note,
         baseline=baseline_pairs(start),
         notes=tuple(notes_of_run(start)),
-        is_guess=start.is_guess,
+        is_guess=start.is_uncertain,
     )
 
 

@@ -30,7 +30,7 @@ class PlannedMachine:
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class LaunchEstimate:
     """Figures of the result: step time of the stage that takes the longest, memory of the one that holds the most."""
 
     demand: Demand
@@ -79,10 +79,10 @@ class Estimate:
         return self.fits == "maybe" and self.fullest.memory.total.high <= (self.machine.capacity or 0)
 
 
-def estimate(demand: Demand, machine: PlannedMachine) -> Estimate:
+def estimate(demand: Demand, machine: PlannedMachine) -> LaunchEstimate:
     fullest = max(demand.stages, key=lambda stage: stage.memory.total.high)
     step, unknown = _slowest(demand, machine)
-    return Estimate(demand, machine, fullest, step, unknown)
+    return LaunchEstimate(demand, machine, fullest, step, unknown)
 
 
 def _slowest(demand: Demand, machine: PlannedMachine) -> tuple[EstimatedStep | None, str]:

@@ -6,7 +6,7 @@ from typing import Final
 
 from lostflops.core.results import Block, Field, Pair, Pairs, Result, Section, Table, Value
 from lostflops.core.units import format_bytes, format_count, format_flop, format_ns, format_share, pluralise
-from lostflops.predict.estimate.estimate import HEADROOM, Estimate
+from lostflops.predict.estimate.estimate import HEADROOM, LaunchEstimate
 from lostflops.predict.estimate.ranges import NOTHING
 from lostflops.predict.estimate.step_time import EstimatedStep
 
@@ -18,7 +18,7 @@ ACTIVATIONS: Final = {True: "compiled", False: "eager", None: "compiled to eager
 COUNTED: Final = "counted by torch: forward and backward, attention as plain matmuls over all pairs"
 
 
-def result(found: Estimate, remarks: tuple[str, ...] = ()) -> Result:
+def result(found: LaunchEstimate, remarks: tuple[str, ...] = ()) -> Result:
     blocks: list[Block] = [_model(found), _memory(found), _communication(found)]
     if found.step is not None:
         blocks.append(_step(found, found.step))
@@ -32,7 +32,7 @@ def result(found: Estimate, remarks: tuple[str, ...] = ()) -> Result:
     )
 
 
-def _verdict(found: Estimate) -> str:
+def _verdict(found: LaunchEstimate) -> str:
     job, held = found.job, found.fullest.memory.total
     parameters = format_count(found.demand.parameters)
     said = [f"{parameters} parameters on {pluralise(job.ranks, 'rank')} of {found.machine.name}"]
@@ -49,7 +49,7 @@ def _verdict(found: Estimate) -> str:
     return f"{said[0]}: {', '.join(said[1:])}; {size}{of} on the fullest rank: {fits[found.fits]}."
 
 
-def _model(found: Estimate) -> Pairs:
+def _model(found: LaunchEstimate) -> Pairs:
     demand = found.demand
     flops, again = demand.flops, demand.recomputed
     tokens = found.job.step_tokens if demand.has_tokens else None
@@ -67,7 +67,7 @@ def _model(found: Estimate) -> Pairs:
     return Pairs("model", "Model", tuple(item for item in items if item.value is not None or not item.shown))
 
 
-def _memory(found: Estimate) -> Section:
+def _memory(found: LaunchEstimate) -> Section:
     held = found.fullest.memory
     activations = held.activations or NOTHING
     how = ACTIVATIONS[found.job.compiled] if found.demand.has_tokens else "as autograd keeps them"
@@ -93,7 +93,7 @@ def _memory(found: Estimate) -> Section:
     return Section("memory", "Memory of the fullest rank", items, table)
 
 
-def _communication(found: Estimate) -> Table:
+def _communication(found: LaunchEstimate) -> Table:
     timed = found.step.transfers if found.step else ()
     transfers = [one for one, _ in timed] or found.fullest.transfers
     times = {id(one): time for one, time in timed}
@@ -124,7 +124,7 @@ def _communication(found: Estimate) -> Table:
     return Table("communication", "Communication per rank and step", fields, tuple(rows))
 
 
-def _step(found: Estimate, step: EstimatedStep) -> Section:
+def _step(found: LaunchEstimate, step: EstimatedStep) -> Section:
     job, total = found.job, step.total
     shares = [(name, part) for name, part in step.parts.items() if part.high > 0]
     table = Table(
@@ -151,7 +151,7 @@ def _step(found: Estimate, step: EstimatedStep) -> Section:
     return Section("step", "Step", tuple(items), table)
 
 
-def _stages(found: Estimate) -> Table:
+def _stages(found: LaunchEstimate) -> Table:
     fields = (
         Field("stage", "count"),
         Field("layers", "count"),
@@ -169,7 +169,7 @@ def _stages(found: Estimate) -> Table:
     return Table("stages", "Stages", fields, tuple(rows))
 
 
-def _notes(found: Estimate) -> tuple[str, ...]:
+def _notes(found: LaunchEstimate) -> tuple[str, ...]:
     notes = []
     if found.step is not None and found.machine.rates is not None:
         notes.append(f"Rates: {found.machine.rates.source}.")
@@ -198,7 +198,7 @@ def _notes(found: Estimate) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _above_peak(found: Estimate) -> str:
+def _above_peak(found: LaunchEstimate) -> str:
     rates = found.machine.rates
     assert rates is not None
     assert rates.peak is not None

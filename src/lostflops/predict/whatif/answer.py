@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from lostflops.core.errors import NotApplicable, UsageError
+from lostflops.core.estimate import Estimate, Kind
 from lostflops.predict.graph.replay import Circular, Schedule, replay
 from lostflops.predict.whatif.change import Change, Edited
 from lostflops.predict.whatif.changes import CHANGES
@@ -27,8 +28,8 @@ Wanted = tuple[str, str]
 """Name and value of a change."""
 _FEWEST: Final = 3
 """With fewer steps than this, the spread of their savings is unknown."""
-_NINE_OF_TEN: Final = 1.6449
-"""Quantile of the normal distribution for a 90% interval. Not Student's t: a saving is between zero and the whole step,
+_QUANTILE: Final = 1.6449
+"""95% quantile of the normal distribution. Not Student's t: a saving is between zero and the whole step,
 so a few steps have no long tails."""
 
 
@@ -59,7 +60,7 @@ class WhatIfAnswer:
     doubts: Doubts
 
     spread: float
-    """Half the width of the 90% interval of the mean saving, in ns, from how savings differ between steps."""
+    """Half the width of the range of the mean saving, in ns, from how savings differ between steps."""
 
     @property
     def gain(self) -> float:
@@ -76,26 +77,15 @@ class WhatIfAnswer:
         return self.predicted + self.doubts.together
 
     @property
-    def saving(self) -> float:
-        """Part of the step that is saved for the same work; findings, what-ifs and pages call this the saving."""
-        return 1 - self.predicted / self._whole
-
-    @property
-    def saving_interval(self) -> tuple[float, float]:
-        """90% interval of the saving. Steps are replayed with and without the change, so the usual variation between
-        steps is not included: only how much the saving itself varies."""
-        reach = hypot(self.doubts.replay, self.doubts.changes, self.doubts.runs, self.spread) / self._whole
-        return self.saving - reach, min(self.saving + reach, 1.0)
-
-    @property
-    def _whole(self) -> float:
-        return self.baseline.measured * self.work
-
-    @property
-    def is_clear(self) -> bool:
-        """Whether steps certainly get shorter, or certainly get longer."""
-        low, high = self.saving_interval
-        return low > 0 or high < 0
+    def saving(self) -> Estimate:
+        """Part of the step that is saved for the same work. Steps are replayed with and without the change, so the
+        usual variation between steps is not part of the range: only how much the saving itself varies. The limit of a
+        bound that may itself be zero is no limit, so its range is kept."""
+        whole, source = self.baseline.measured * self.work, f"replaying the run with {self.text}"
+        value = 1 - self.predicted / whole
+        reach = hypot(self.doubts.replay, self.doubts.changes, self.doubts.runs, self.spread) / whole
+        saving = Estimate(value, value - reach, min(value + reach, 1.0), Kind.REPLAYED, source)
+        return Estimate.bound(value, source) if self.is_bound and saving.is_gain else saving
 
     @property
     def text(self) -> str:
@@ -140,7 +130,7 @@ def answer(start: Baseline, wanted: Sequence[Wanted], known: Sequence[Change] = 
 
 
 def _estimate_spread(start: Baseline, after: Schedule, applied: Sequence[Applied]) -> float:
-    """Return half the width of the 90% interval of the mean saving, from step to step; unpaired if the number of steps
+    """Return half the width of the range of the mean saving, from step to step; unpaired if the number of steps
     has changed. If steps mix, the saving varies as steps do, in proportion."""
     if any(one.edited.mixes_steps for one in applied):
         return start.noise * abs(after.mean_step - start.schedule.mean_step) * start.level
@@ -148,7 +138,7 @@ def _estimate_spread(start: Baseline, after: Schedule, applied: Sequence[Applied
     if before.size < _FEWEST or before.size != later.size:
         return start.noise * start.measured
     saved = (before - later) * start.level
-    return float(_NINE_OF_TEN * saved.std(ddof=1) / sqrt(saved.size))
+    return float(_QUANTILE * saved.std(ddof=1) / sqrt(saved.size))
 
 
 def _by_step(done: Schedule) -> npt.NDArray[np.float64]:

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
     Build = Callable[[Run, Progress | None], TaskGraph]
 
-GUESS: Final = 0.05
-"""With a larger replay error than this, predictions are guesses."""
+UNCERTAIN: Final = 0.05
+"""With a larger replay error than this, a what-if says so first."""
 REFUSED: Final = 0.2
 """With a larger replay error than this, a what-if is refused: its predictions are not good enough to act on."""
 
@@ -100,8 +100,8 @@ class Baseline:
         return BETWEEN_RUNS_ON_HOSTS if self.normal is None else between_runs(self.normal.drift)
 
     @property
-    def is_guess(self) -> bool:
-        return abs(self.error) > GUESS
+    def is_uncertain(self) -> bool:
+        return abs(self.error) > UNCERTAIN
 
 
 _kept: ContextVar[dict[int, tuple[Run, Baseline]] | None] = ContextVar("baselines", default=None)

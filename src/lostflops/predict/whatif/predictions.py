@@ -16,7 +16,6 @@ import msgspec
 
 from lostflops._version import __version__
 from lostflops.core.errors import BrokenRun, UsageError
-from lostflops.predict.whatif.interval import CONFIDENCE
 from lostflops.store.commit import PREDICTIONS, remove_drafts
 from lostflops.store.scratch import locked
 from lostflops.store.seals import UNSEALED, is_seal_broken, seal
@@ -75,7 +74,7 @@ class Score(msgspec.Struct, kw_only=True):
 
 class StoredPrediction(msgspec.Struct, kw_only=True):
     id: str
-    schema: str = "lostflops.prediction/1"
+    schema: str = "lostflops.prediction/2"
     date: str
     lostflops: str
     run: Origin
@@ -83,7 +82,6 @@ class StoredPrediction(msgspec.Struct, kw_only=True):
     baseline: PredictionCheck
     predicted_ns: int
     interval: tuple[int, int]
-    confidence: float
     gain: float
     scores: list[Score] = []
     seal: str = UNSEALED
@@ -112,7 +110,6 @@ def make_prediction(run: Run, found: WhatIfAnswer) -> StoredPrediction:
         baseline=check,
         predicted_ns=predicted,
         interval=(low, high),
-        confidence=CONFIDENCE,
         gain=found.gain,
     )
 

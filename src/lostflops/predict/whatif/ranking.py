@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from lostflops.core.errors import NotApplicable, UnknownCost, UsageError
 from lostflops.core.results import Field, Result, Table, Value
-from lostflops.core.units import format_interval, format_ns, format_percent, format_share, pluralise
+from lostflops.core.units import format_ns, pluralise
 from lostflops.predict.graph.longest import expect_replays
 from lostflops.predict.whatif.answer import WhatIfAnswer, answer, edit
 from lostflops.predict.whatif.changes import CHANGES
 from lostflops.predict.whatif.peak_memory import predict_memory
-from lostflops.predict.whatif.whatif import baseline_pairs, notes_of_run
+from lostflops.predict.whatif.whatif import baseline_pairs, describe_mismatch, notes_of_run
 
 if TYPE_CHECKING:
+    from lostflops.core.estimate import Estimate
     from lostflops.predict.whatif.baseline import Baseline
     from lostflops.predict.whatif.change import Change
 
@@ -27,8 +28,7 @@ class _Tried:
 
     text: str
     name: str
-    gain: float
-    gain_interval: tuple[float, float]
+    saving: Estimate
     step: tuple[int, int, int]
     work: int
     """Number of recorded steps whose work one step does."""
@@ -46,7 +46,7 @@ class _Tried:
         (one,) = found.applied
         step = round(found.predicted), round(found.low), round(found.high)
         kind = one.change.is_bound, one.change.is_hardware
-        told = found.text, one.change.name, found.saving, found.saving_interval, step, found.work, *kind
+        told = found.text, one.change.name, found.saving, step, found.work, *kind
         cost, how = one.change.cost_of(one.value), one.change.how(one.value)
         return cls(*told, cost, how, one.edited.notes, one.edited.extra, _peak(found))
 
@@ -65,23 +65,6 @@ class _Tried:
         """Whether it can be set and the job stays the same: not an upper limit, nothing to buy, and no other batch
         size."""
         return not self.is_bound and not self.is_hardware and self.work == 1
-
-    @property
-    def gains(self) -> bool:
-        return self.gain_interval[0] > 0
-
-    @property
-    def effect(self) -> str:
-        """Effect on the step in words: never calls it a gain if it may be zero, nor calls an upper limit a cost."""
-        low, high = self.gain_interval
-        if self.is_bound and low <= 0:
-            return f"no clear effect (at most {format_share(max(high, 0.0))})"
-        if low <= 0 <= high:
-            return f"no clear effect ({format_share(low)} to {format_share(high)})"
-        if low > 0:
-            verb = "saves at most" if self.is_bound else "saves"
-            return f"{verb} {format_share(self.gain)} ({format_share(low)} to {format_share(high)})"
-        return f"costs {format_share(-self.gain)} ({format_share(-high)} to {format_share(-low)})"
 
 
 def _peak(found: WhatIfAnswer) -> int | None:
@@ -108,11 +91,12 @@ def ranking(
             found.append(_Tried.of(answer(start, [(change.name, value)], known)))
         except (UsageError, UnknownCost) as error:
             refused.append((change.name, value, _reason(error)))
-    found.sort(key=lambda one: (one.is_hardware, not one.gains, -one.gain))
+    found.sort(key=lambda one: (one.is_hardware, not one.saving.is_gain, -one.saving.value))
     bought = [one for one in found if one.is_hardware]
     hardware = _gains("hardware", "Hardware changes, by saving", bought)
     result = Result(
         name="whatif_all",
+        version=2,
         title="What if: each change on its own",
         verdict=_verdict(start, found),
         blocks=(
@@ -124,21 +108,19 @@ def ranking(
         notes=(*_notes(found), *notes_of_run(start)),
         more=() if bought else (hardware,),
     )
-    return result, next((one.text for one in found if one.is_setting and one.gain > 0), "")
+    return result, next((one.text for one in found if one.is_setting and one.saving.value > 0), "")
 
 
 def _verdict(start: Baseline, found: Sequence[_Tried]) -> str:
-    guess = "These are guesses: the replay does not match the run. " if start.is_guess else ""
+    guess = describe_mismatch(start)
     settings = [one for one in found if one.is_setting]
-    clear = [one for one in settings if one.gains]
+    clear = [one for one in settings if one.saving.is_gain]
     if not clear:
         return f"{guess}None of {pluralise(len(settings), 'setting')} clearly shortens the step."
     best = clear[0]
-    low, high = best.gain_interval
     above = "" if found[0].is_setting else "Apart from upper limits and larger batches, "
     return (
-        f"{guess}{above}{best.text} saves the most: {format_percent(best.gain)} of the step (90% interval "
-        f"{format_interval(low, high)}), from {format_ns(round(start.measured))} to "
+        f"{guess}{above}{best.text} saves the most: {best.saving.text()}, from {format_ns(round(start.measured))} to "
         f"{format_ns(best.step[0])}."
     )
 
@@ -159,10 +141,7 @@ def _notes(found: Sequence[_Tried]) -> Iterator[str]:
 def _gains(name: str, title: str, found: Sequence[_Tried]) -> Table:
     fields = (
         Field("change"),
-        Field("effect", label="effect (90% interval)"),
-        Field("gain", "share", shown=False),
-        Field("gain_low", "share", shown=False),
-        Field("gain_high", "share", shown=False),
+        Field("effect"),
         Field("predicted_ns", "ns", shown=False),
         Field("per_step_ns", "ns", "step"),
         Field("peak_bytes", "bytes", "peak memory", shown=any(one.peak is not None for one in found)),
@@ -176,9 +155,7 @@ def _gains(name: str, title: str, found: Sequence[_Tried]) -> Table:
     rows = tuple(
         (
             one.text,
-            one.effect,
-            one.gain,
-            *one.gain_interval,
+            one.saving.effect(""),
             one.step[0],
             one.each,
             one.peak,
@@ -187,7 +164,7 @@ def _gains(name: str, title: str, found: Sequence[_Tried]) -> Table:
         )
         for one in found
     )
-    more = tuple({"notes": list(one.notes), "extra": dict(one.extra)} for one in found)
+    more = tuple({"saving": asdict(one.saving), "notes": list(one.notes), "extra": dict(one.extra)} for one in found)
     return Table(name, title, fields, rows, more=more)
 
 

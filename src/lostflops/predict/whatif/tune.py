@@ -16,7 +16,7 @@ from lostflops.core.units import format_ns, format_share
 from lostflops.predict.whatif.answer import WhatIfAnswer, answer, find_change
 from lostflops.predict.whatif.changes import CHANGES
 from lostflops.predict.whatif.graph_edits.values import number
-from lostflops.predict.whatif.whatif import baseline_pairs, describe_gain
+from lostflops.predict.whatif.whatif import baseline_pairs, describe_gain, describe_mismatch
 
 if TYPE_CHECKING:
     from lostflops.account.ledger.by_rank import Progress
@@ -113,12 +113,12 @@ def _verdict(swept: _Swept) -> str:
     low, high = (format_ns(round(ns)) for ns in (best.low, best.high))
     first, last = (swept.sizes[at] for at in swept.as_good)
     others = "" if first == last else f" {first} to {last} MiB are equally good."
-    guess = "A guess, because the replay does not match the run. " if best.baseline.is_guess else ""
+    guess = describe_mismatch(best.baseline)
     return (
         f"{guess}Buckets of {swept.sizes[swept.best]} MiB are best{of_all}: a step takes "
-        f"{format_ns(round(best.predicted))} (90% interval {low} to {high}), {describe_gain(best.gain)} the "
+        f"{format_ns(round(best.predicted))} ({low} to {high}), {describe_gain(best.gain)} the "
         f"{format_ns(round(best.baseline.measured))} measured"
-        + ("." if best.is_clear else "; the effect may be zero.")
+        + ("." if best.saving.is_gain else "; the effect may be zero.")
         + others
     )
 
@@ -130,7 +130,7 @@ def _best(swept: _Swept) -> Pairs:
         Pair("bucket_mb", float(size), label="MiB"),
         Pair("predicted_ns", round(best.predicted), "ns", "step"),
         Pair("gain", best.gain, "share"),
-        Pair("interval", (round(best.low), round(best.high)), "ns", "90% interval"),
+        Pair("interval", (round(best.low), round(best.high)), "ns", "range"),
         Pair("as_good", (first, last), label="equally good, MiB"),
         Pair("how", swept.change.how(size), label="how to apply it"),
         Pair("cost", swept.change.cost, label="cost and risk"),

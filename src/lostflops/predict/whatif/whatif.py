@@ -7,6 +7,7 @@ times the ratio of the two: the replay shows what a change does, never how long 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from lostflops.core.errors import NotApplicable
@@ -58,15 +59,15 @@ def whatif(
             notes.append(f"The prediction could not be stored, so it cannot be scored: {run.path}: {error.strerror}.")
     return Result(
         name="whatif",
+        version=2,
         title="What if",
         verdict=_verdict(found) + ("" if isinstance(memory, str) else f" {memory.verdict}"),
         blocks=tabulate_answer(found),
         notes=tuple(notes),
         more=(
             Figure("predicted_ns", prediction.predicted_ns),
-            Figure("gain", found.saving),
             Figure("interval", prediction.interval),
-            Figure("gain_interval", found.saving_interval),
+            Figure("saving", asdict(found.saving)),
             _doubts(found),
             Figure("prediction_id", kept),
             Figure("memory", None if isinstance(memory, str) else memory.to_json()),
@@ -89,30 +90,20 @@ def tabulate_answer(found: WhatIfAnswer) -> tuple[Table, Table, Pairs]:
 
 
 def _verdict(found: WhatIfAnswer) -> str:
-    guess = "A guess, because the replay does not match the run. " if found.baseline.is_guess else ""
+    guess = describe_mismatch(found.baseline)
     steps = f"from {format_ns(round(found.baseline.measured))} to {format_ns(round(found.predicted))}"
     if found.work > 1:
         steps += f" for the work of {found.work} recorded steps"
-    low, high = (format_share(share) for share in found.saving_interval)
-    if found.is_bound and found.saving_interval[0] <= 0:
-        most = format_share(max(found.saving_interval[1], 0.0))
-        return f"{guess}{found.text} saves at most {most} of the step and may save nothing (90% interval): {steps}."
-    if not found.is_clear:
-        return (
-            f"{guess}The effect of {found.text} may be zero: {_either_way(found)} of the step (90% interval), {steps}."
-        )
-    saves = "saves at most" if found.is_bound else "saves"
-    verb, share = (saves, found.saving) if found.saving > 0 else ("costs", -found.saving)
-    if found.saving < 0:
-        low, high = (format_share(-share) for share in reversed(found.saving_interval))
-    return f"{guess}{found.text} {verb} {format_share(share)} of the step (90% interval {low} to {high}): {steps}."
+    return f"{guess}{found.text} {found.saving.effect()}: {steps}."
 
 
-def _either_way(found: WhatIfAnswer) -> str:
-    """Return what an unclear change may save and cost, the larger one first."""
-    low, high = found.saving_interval
-    parts = [(high, f"saves up to {format_share(high)}"), (-low, f"costs up to {format_share(-low)}")]
-    return " or ".join(text for _, text in sorted(parts, reverse=True))
+def describe_mismatch(start: Baseline) -> str:
+    """Return a sentence before a verdict if the replay hardly reproduces the run; otherwise nothing."""
+    return (
+        f"Uncertain: the replay differs from the run by {format_share(abs(start.error))}. "
+        if start.is_uncertain
+        else ""
+    )
 
 
 def describe_gain(gain: float) -> str:

@@ -144,8 +144,8 @@ def _find_causes(name: str, run: Run) -> Result:
 
 
 def _without_ways_on(finding: Finding) -> Finding:
-    gain = finding.prediction
-    return replace(finding, evidence=(), prediction=None if gain is None else replace(gain, change=""))
+    stored = finding.prediction
+    return replace(finding, evidence=(), prediction=None if stored is None else replace(stored, change=""))
 
 
 def _note_first_run(results: Sequence[Result], before: Sequence[Path], after: Sequence[Path]) -> Iterator[Result]:

@@ -42,7 +42,7 @@ def try_changes(start: Baseline, changes: Sequence[Wanted], known: Sequence[Chan
         work=found.work,
         how="\n".join(one.change.how(one.value) for one in found.applied),
         notes=tuple(dict.fromkeys(note for one in found.applied for note in one.edited.notes)),
-        gain_interval=found.saving_interval,
+        gain_interval=found.saving.ends,
     )
 
 

@@ -18,7 +18,7 @@ from lostflops.explain.advise.diagnose import diagnosis_of
 from lostflops.predict.graph.longest import expect_replays
 from lostflops.predict.whatif.baseline import Baseline, baseline
 from lostflops.predict.whatif.changes import CHANGES
-from lostflops.predict.whatif.whatif import describe_gain, notes_of_run
+from lostflops.predict.whatif.whatif import describe_gain, describe_mismatch, notes_of_run
 from lostflops.show.pages.knob_positions import try_changes
 from lostflops.show.pages.scales import Scale, scales
 
@@ -161,7 +161,7 @@ def _sort_knobs(applies: Sequence[_Turned], measured: int) -> Iterator[Knob]:
 def _verdict(start: Baseline, block: Knobs, bounds: Sequence[str]) -> str:
     if not block.items:
         return "No change applies to this run: the table says why."
-    guess = "These are guesses, because the replay does not reproduce the run. " if start.is_guess else ""
+    guess = describe_mismatch(start)
     # Another batch or number of ranks trains differently, and a bound can be set nowhere: none is to be recommended.
     shorter = [
         (_gain(one, block.measured_ns), knob, one)

@@ -23,11 +23,7 @@ def metrics(report: Result) -> dict[str, float]:
         "hfu": found["utilization"]["hfu"],
         **{f"share/{line['line']}": line["share"] for line in found["ledger"]["lines"] if line["ns"]},
     }
-    savings = [
-        one.prediction.gain
-        for one in report.findings
-        if one.prediction is not None and one.costs_time and not one.is_suspected
-    ]
+    savings = [one.saving.value for one in report.findings if one.saving is not None and not one.is_suspected]
     figures["first_finding_saves"] = savings[0] if savings else None
     figures["findings"] = float(len(savings))
     return {name: value for name, value in figures.items() if value is not None}

@@ -161,7 +161,7 @@ def _grid(heads: Sequence[str], rows: Iterable[Sequence[str]], numeric: Sequence
 
 def _finding(number: int, finding: Finding, *, is_brief: bool) -> Iterator[str]:
     yield from ("", f"### {number}. {_text(format_heading(finding))}", "")
-    yield f"- **{label_saving(finding).capitalize()}:** {_text(finding.saving if is_brief else format_saving(finding))}"
+    yield f"- **{label_saving(finding).capitalize()}:** {_text(finding.saves if is_brief else format_saving(finding))}"
     if doubt := format_doubt(finding):
         yield f"- **But:** {_text(doubt)}"
     yield f"- **Fix:** {_code(finding.fix)}"

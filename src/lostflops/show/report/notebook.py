@@ -175,7 +175,7 @@ def _finding(number: int, finding: Finding, *, is_brief: bool) -> Iterator[str]:
     yield f"<p><strong>{number}. {_text(format_heading(finding))}</strong></p>"
     doubt = format_doubt(finding)
     brief = [
-        (label_saving(finding), finding.saving if is_brief else format_saving(finding)),
+        (label_saving(finding), finding.saves if is_brief else format_saving(finding)),
         *([("but", doubt)] if doubt else []),
         ("fix", finding.fix),
     ]

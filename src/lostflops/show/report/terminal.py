@@ -295,7 +295,7 @@ def _write_findings(block: Findings, console: Console, run: str) -> None:
 def _brief(finding: Finding) -> list[list[str]]:
     doubt = format_doubt(finding)
     return [
-        [label_saving(finding), _clean(finding.saving)],
+        [label_saving(finding), _clean(finding.saves)],
         ["fix", _clean(finding.fix)],
         *([["but", doubt]] if doubt else []),
     ]

@@ -78,11 +78,11 @@ def format_values(values: Sequence[Value], unit: Unit) -> str:
 
 def format_saving(finding: Finding) -> str:
     """Describe what the fix saves, and how we know."""
-    expected = finding.prediction
-    if expected is None or not finding.costs_time:
-        return finding.saving
-    parts = [finding.saving, expected.step_times, "" if expected.may_be_zero else format_hours(finding)]
-    return f"{', '.join(filter(None, parts))}; based on {_clean(expected.basis)}"
+    saving = finding.saving
+    if saving is None:
+        return finding.saves
+    parts = [finding.saves, finding.step_times, format_hours(finding) if saving.is_gain else ""]
+    return f"{', '.join(filter(None, parts))}; based on {_clean(saving.source)}"
 
 
 def format_hours(finding: Finding) -> str:

@@ -1,4 +1,4 @@
-"""What larger buckets save if no what-if can say it, and which sizes are tried."""
+"""What larger buckets save at most if a what-if cannot say it, and which sizes are tried."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from lostflops.core.estimate import Estimate
 from lostflops.explain.advise.rules import bucket_size
 
 MIB = 1 << 20
@@ -24,19 +25,21 @@ def traffic(size: int) -> Any:
 
 def case_with(prices: dict[str, float], cap_mib: float = 0.0) -> Any:
     caps = [{"bucket_cap_bytes": round(cap_mib * MIB)}] if cap_mib else []
-    found = {change: SimpleNamespace(gain=gain, doubt=0.0) for change, gain in prices.items()}
+    found = {change: Estimate.measured(gain, 0.01, "a replay") for change, gain in prices.items()}
     return SimpleNamespace(wall=1000, job={"ddp": caps}, price=found.get)
 
 
-def test_small_buckets_are_priced_by_their_latency_where_no_whatif_applies(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_buckets_save_at_most_their_latency_where_a_whatif_cannot_say(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bucket_size, "latency_share", lambda *_: 0.8)
-    gain = bucket_size._price(case_with({}), traffic(4_000), EVERY, 25.0, is_sure=False)["gain"]
-    assert (gain.share, gain.low, gain.high) == pytest.approx((0.4, 0.2, 0.5))
+    unclear = case_with({"bucket_mb=25": 0.01, "overlap=perfect": 0.3})
+    priced = bucket_size._price(unclear, traffic(4_000), EVERY, 25.0, is_sure=False)
+    assert (priced["saving"].value, priced["saving"].kind) == (pytest.approx(0.4), "bound")
 
 
-def test_large_buckets_without_a_whatif_have_no_price_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("prices", "size"), [({}, 100 * MIB), ({}, 4_000), ({"bucket_mb=25": 0.2}, 4_000)])
+def test_otherwise_the_whatif_prices_them(prices: dict[str, float], size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bucket_size, "latency_share", lambda *_: 0.8)
-    priced = bucket_size._price(case_with({}), traffic(100 * MIB), EVERY, 25.0, is_sure=False)
+    priced = bucket_size._price(case_with(prices), traffic(size), EVERY, 25.0, is_sure=False)
     assert priced == {"changes": ("bucket_mb=25",)}
 
 

@@ -57,8 +57,8 @@ def test_one_cause_is_found_and_nothing_else(cause: str, tmp_path: Path) -> None
     (one,) = found(SICK[cause], tmp_path / "run")
     assert one.cause == cause
     assert one.lost_ns > 0
-    assert one.prediction is not None
-    assert one.prediction.gain > 0.05
+    assert one.saving is not None
+    assert one.saving.value > 0.05
     assert one.evidence[0].events
     assert one.evidence[0].steps
 

@@ -43,7 +43,7 @@ def test_what_all_ranks_lose_is_named_and_priced(tmp_path: Path, planted: dict[s
         lost = case.total.lines[line] + (case.total.lines["idle.python"] if cause == "host_bound" else 0)
         assert found.lost_ns == pytest.approx(lost, rel=0.02)
         assert found.prediction is not None
-        assert found.prediction.gain == pytest.approx(found.lost_share, abs=0.12)
+        assert found.saving.value == pytest.approx(found.lost_share, abs=0.12)
         assert found.evidence[0].events
 
 
@@ -74,7 +74,7 @@ def test_the_lines_of_the_loop_are_named(tmp_path: Path) -> None:
         assert found.lost_share == pytest.approx(0.3)
         assert found.prediction is not None
         assert found.prediction.change == "python=0.25x"
-        assert found.prediction.gain == pytest.approx(0.3, abs=0.001)
+        assert found.saving.value == pytest.approx(0.3, abs=0.001)
 
 
 def test_what_pytorch_runs_is_not_the_loops(tmp_path: Path) -> None:
@@ -119,8 +119,8 @@ def test_saving_is_a_checkpoint_and_not_the_loops(tmp_path: Path) -> None:
         assert (first.lost_share, second.lost_share) == (pytest.approx(0.32), pytest.approx(0.08))
         assert first.evidence[0].sources == ("train.py:20: main",)
         assert "train.py:20" in first.fix
-        assert first.prediction is not None
-        assert first.prediction.gain == pytest.approx(0.32, abs=0.001)
+        assert first.saving is not None
+        assert first.saving.value == pytest.approx(0.32, abs=0.001)
 
 
 def test_garbage_collection_is_counted_and_taken_from_the_loops(tmp_path: Path) -> None:
@@ -131,8 +131,8 @@ def test_garbage_collection_is_counted_and_taken_from_the_loops(tmp_path: Path) 
         assert (first.cause, second.cause) == ("gc", "host_python")
         assert (first.lost_share, second.lost_share) == (pytest.approx(0.3), pytest.approx(0.1))
         assert first.evidence[0].what.startswith("on a typical rank, 2 collections per step take 30.0% of it")
-        assert first.prediction is not None
-        assert first.prediction.gain == pytest.approx(0.3, abs=0.001)
+        assert first.saving is not None
+        assert first.saving.value == pytest.approx(0.3, abs=0.001)
 
 
 def test_collections_that_the_window_missed(tmp_path: Path) -> None:

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from lostflops.account.memory.owners import Owner
+from lostflops.core.estimate import Strength
 from lostflops.core.results import Evidence
 from lostflops.core.units import format_bytes, format_share
-from lostflops.explain.advise.claim import Claim, Gain
+from lostflops.explain.advise.claim import Claim
 from lostflops.explain.advise.rule import Rule
 from lostflops.explain.advise.signs.fullness import fullness
 
@@ -35,15 +36,13 @@ def _find(case: Case) -> Iterator[Claim]:
             Evidence(found.says, ranks=(found.rank,), steps=() if found.step is None else (found.step,)),
             *([Evidence(f"layers with the most activations: {largest}", ranks=(found.rank,))] if largest else []),
         ),
-        confidence=0.9 if found.parts else 0.6,
+        strength=Strength.STRONG if found.parts else Strength.FAIR,
         certain_if="halve the batch for some steps: the peak must fall by about half of the activations.",
         fix=(
             f"Call torch.utils.checkpoint.checkpoint(self.{block}, x, use_reentrant=False) instead of self.{block}(x) "
             "(lostflops memory RUN --frontier shows which blocks save the most memory for the least time). Or halve "
             "the batch and accumulate gradients over two microbatches."
         ),
-        gain=Gain(0.0, 0.0, 0.0, "it costs no time until memory runs out"),
-        is_warning=True,
     )
 
 

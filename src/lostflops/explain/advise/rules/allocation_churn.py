@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from lostflops.core.estimate import Estimate, Strength
 from lostflops.core.results import Evidence
 from lostflops.core.units import format_bytes, format_share, pluralise
-from lostflops.explain.advise.claim import Claim, Gain, NotChecked
+from lostflops.explain.advise.claim import Claim, NotChecked
 from lostflops.explain.advise.rule import Rule
 from lostflops.explain.advise.signs import spread
 from lostflops.explain.advise.signs.pressure import stretch
@@ -64,7 +65,7 @@ def _find(case: Case) -> Iterator[Claim]:
                 ranks=timed.ranks,
             ),
         ),
-        confidence=0.9,
+        strength=Strength.STRONG,
         certain_if=(
             "run with MALLOC_MMAP_THRESHOLD_=4294967296 MALLOC_TRIM_THRESHOLD_=4294967296 "
             "MALLOC_TOP_PAD_=268435456: page faults and system time per step must fall."
@@ -74,10 +75,8 @@ def _find(case: Case) -> Iterator[Claim]:
             "allocator that keeps freed memory: LD_PRELOAD=libjemalloc.so (or tcmalloc), or glibc with "
             "MALLOC_MMAP_THRESHOLD_=4294967296 MALLOC_TRIM_THRESHOLD_=4294967296."
         ),
-        gain=Gain(
+        saving=Estimate.bound(
             share,
-            0.6 * share,
-            min(1.4 * share, 0.98),
             f"system time of the training thread in {int(rows.sum()):,} normal steps, including its waits for a core",
         ),
         instead_of=("host_bound", "unfused"),

@@ -10,9 +10,10 @@ import numpy as np
 
 from lostflops.account.ledger.host_traits import Trait
 from lostflops.account.ledger.lines import LINES
+from lostflops.core.estimate import Strength
 from lostflops.core.results import Evidence
 from lostflops.core.units import format_ns, format_share
-from lostflops.explain.advise.claim import Claim, Gain
+from lostflops.explain.advise.claim import Claim
 from lostflops.explain.advise.rule import Rule
 from lostflops.explain.advise.signs.computed_ranks import read_computed_ranks
 
@@ -27,9 +28,6 @@ _OFTEN: Final = 1 / 3
 and one rank alone is a straggler."""
 _MANY: Final = 100
 """A trace without steps must have at least this many calls: fewer may be start-up."""
-_SURE, _UNSURE = 0.85, 0.6
-_LOW: Final = 0.6
-"""The fix saves at least this part of the line: the rest may turn into other waits."""
 
 
 def _find(case: Case) -> Iterator[Claim]:
@@ -64,10 +62,9 @@ def _find(case: Case) -> Iterator[Claim]:
             for rank, found in list(calls.items())[:2]
             for name, (count, ns, event) in sorted(found.items(), key=lambda item: -item[1][1])[:2]
         ),
-        confidence=_SURE if case.total.steps else _UNSURE,
+        strength=Strength.STRONG if case.total.steps else Strength.FAIR,
         certain_if='print torch.cuda.memory_stats()["num_device_alloc"] in each step: it must keep rising.',
         fix=_fix(set(names)),
-        gain=Gain(share, _LOW * share, share, "the time for which devices were idle during these calls"),
     )
 
 

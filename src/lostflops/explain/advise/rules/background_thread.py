@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from lostflops.account.ledger.lines import COMM_LINES
+from lostflops.core.estimate import Estimate, Strength
 from lostflops.core.results import Evidence
 from lostflops.core.units import format_ns, format_share
-from lostflops.explain.advise.claim import Claim, Gain, Place
+from lostflops.explain.advise.claim import Claim, Place
 from lostflops.explain.advise.rule import Rule
 from lostflops.explain.advise.signs.job_facts import job_facts
 from lostflops.explain.advise.signs.pressure import stretch
@@ -49,7 +50,6 @@ def _find(case: Case) -> Iterator[Claim]:
     lock = min(held[worst].share, _MOST)
     explained = min(lock, cpu * stretch(case))
     beside = _beside(case, worst, cpu, explained, is_elsewhere=len(held) > 1)
-    share = min(explained + beside / 2, _MOST)
     at = f" at {places[0]}" if places else ""
     taken: dict[Place, int] = {place: ns for one in held.values() for place, ns in one.taken.items()}
     everywhere = len(held) == len(case.lines)
@@ -61,19 +61,17 @@ def _find(case: Case) -> Iterator[Claim]:
         ),
         taken=taken,
         evidence=tuple(_evidence(case, rank, busy[rank], held[rank].share) for rank in sorted(held)[:4]),
-        confidence=0.9,
+        strength=Strength.STRONG,
         certain_if=f"run some steps without thread {name!r}: they must get shorter by the expected gain.",
         fix=(
             f"Move the work of thread {name!r} to another process (multiprocessing, a DataLoader worker) or to code "
             "that releases the GIL (NumPy, torch), or run it less often. Until then, call "
             "sys.setswitchinterval(0.0005) to shorten each wait."
         ),
-        gain=Gain(
-            share,
-            min(0.6 * held[worst].least, share),
-            min(max(1.5 * held[worst].most, explained) + beside, _MOST),
+        saving=Estimate.bound(
+            min(min(held[worst].most, cpu * stretch(case)) + beside, _MOST),
             f"the time for which rank {worst}'s training thread neither ran nor waited for a core, data or other "
-            "ranks, as far as this thread can hold the GIL; plus half of the waits for cores and late ranks that it "
+            "ranks, as far as this thread can hold the GIL; plus the waits for cores and late ranks that it "
             "can cause",
         ),
         ranks=() if everywhere else tuple(sorted(held)),

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from lostflops.core.errors import NotApplicable
+from lostflops.core.estimate import Estimate, Strength
 from lostflops.core.results import Evidence
 from lostflops.core.units import format_bytes, format_ns, format_share, pluralise
-from lostflops.explain.advise.claim import Claim, Gain
+from lostflops.explain.advise.claim import Claim
 from lostflops.explain.advise.rule import Rule
 from lostflops.explain.advise.signs.hand_made import has_buckets_of, in_hooks, latency_share
 from lostflops.explain.advise.signs.traffic import sources, traffic_of
@@ -35,10 +36,6 @@ _LATE: Final = 0.1
 _LATE_IF_LARGE: Final = 0.05
 """The same if buckets are larger than DDP's default."""
 _MANY: Final = 16
-_LIKELY: Final = 0.6
-"""Fewer buckets are expected to save this part of the upper limit."""
-_AT_LEAST: Final = 0.2
-"""Fewer buckets save at least this part of the upper limit."""
 _MOSTLY: Final = 0.5
 """If no what-if can price larger buckets, at least this part of the time of many small ones must be latency."""
 _FEW: Final = 2
@@ -62,7 +59,7 @@ def _find(case: Case) -> Iterator[Claim]:
     is_larger = best * MIB > each
     found = case.price(f"bucket_mb={best:g}")
     needed = _LATE_IF_LARGE if each > _USUAL * MIB else _LATE
-    if is_larger or (found is not None and found.gain >= needed):
+    if is_larger or (found is not None and found.value >= needed):
         yield _claim(case, made, reduced, best, is_larger)
 
 
@@ -85,7 +82,7 @@ def _best(case: Case, whole: int) -> float | None:
             continue
         found = case.price(f"bucket_mb={size:g}")
         if found is not None:
-            gains[size] = found.gain
+            gains[size] = found.value
     if not gains or max(gains.values()) <= 0:
         return None
     best = max(gains, key=lambda size: gains[size])
@@ -131,7 +128,7 @@ def _claim(case: Case, made: Traffic, reduced: Flags, size: float, larger: bool)
             ),
             *_cite_bucket_cap(case),
         ),
-        confidence=0.85,
+        strength=Strength.STRONG,
         certain_if="run lostflops whatif RUN --tune bucket_mb, then record the job with the size that it suggests.",
         fix=f"Use DistributedDataParallel(model, bucket_cap_mb={size:g}, gradient_as_bucket_view=True).",
         **_price(case, made, reduced, size, is_sure=not larger),
@@ -139,27 +136,17 @@ def _claim(case: Case, made: Traffic, reduced: Flags, size: float, larger: bool)
 
 
 def _price(case: Case, made: Traffic, reduced: Flags, size: float, *, is_sure: bool) -> dict[str, Any]:
-    """Return the what-if that prices the size, or an own gain.
-
-    Many small buckets of one size do not show how long a large bucket takes. The gain is then at most all of the
-    exposed latency, or what perfect overlap gains if that is more.
-    """
+    """Return the what-if that prices the size. Many small buckets of one size do not show how long a large bucket
+    takes: the limit is then all of the exposed latency, or what perfect overlap saves if that is more."""
     rows = made.of(reduced)
     change = f"bucket_mb={size:g}"
     found, bound = case.price(change), case.price("overlap=perfect")
-    exposed = int(made.exposed[rows].sum()) / case.wall
-    latency = _latency(case, reduced) * exposed
-    is_many = _are_many_small(made, rows)
-    if found is None and is_many:
-        # Gradients in another order than buckets cannot be cut again, but few buckets pay hardly any latency.
-        basis = "the exposed latency of these buckets, which a few large buckets do not pay"
-        return {"gain": Gain(latency, 0.5 * latency, max(exposed, latency), basis)}
-    if is_sure or found is None or bound is None or not is_many or found.gain > max(found.doubt, _LATE):
+    is_unknown = found is not None and found.value <= _LATE and bound is not None and _are_many_small(made, rows)
+    if is_sure or found is None or bound is None or not is_unknown:
         return {"changes": (change,)}
-    high = max(found.gain, bound.gain, latency, 0.0)
-    share = max(found.gain, _LIKELY * high)
-    basis = f"exposed latency and overlap=perfect as the upper limit, of which {change} should save most"
-    return {"gain": Gain(share, _AT_LEAST * high, high, basis)}
+    latency = _latency(case, reduced) * int(made.exposed[rows].sum()) / case.wall
+    basis = "overlap=perfect, or the exposed latency if that is more"
+    return {"saving": Estimate.bound(max(found.value, bound.value, latency, 0.0), basis)}
 
 
 def _cite_bucket_cap(case: Case) -> Iterator[Evidence]:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Final
 from lostflops.account.ledger.lines import HOST_LINES
 from lostflops.account.ledger.samples import FEWEST
 from lostflops.core.errors import UnknownCost
+from lostflops.core.estimate import Strength
 from lostflops.core.results import Evidence
 from lostflops.core.units import format_ns, format_share, pluralise
-from lostflops.explain.advise.claim import Claim, Gain, Place
+from lostflops.explain.advise.claim import Claim, Place
 from lostflops.explain.advise.rule import Rule
 from lostflops.explain.advise.signs.interludes import in_window, interlude
 from lostflops.explain.advise.signs.python_share import FEW, LINE, change, is_saving
@@ -37,7 +38,7 @@ def _claim_from_timings(case: Case) -> Claim | None:
         found = interlude(case, "saving", "saving checkpoints")
     except UnknownCost:
         return None
-    if found is None or found.gain.share < FEW:
+    if found is None or found.saving.value < FEW:
         return None
     held = {
         line: one for line in (*HOST_LINES, "copy") if (one := match_samples(case.total, line, is_saving)) is not None
@@ -48,7 +49,7 @@ def _claim_from_timings(case: Case) -> Claim | None:
     at = f" ({places[0]})" if places else ""
     return Claim(
         cause="checkpoint",
-        what=f"Saving checkpoints {found.often} on {where}{at} takes {format_share(found.gain.share)} of step time.",
+        what=f"Saving checkpoints {found.often} on {where}{at} takes {format_share(found.saving.value)} of step time.",
         taken=in_window(case, "saving"),
         evidence=(
             Evidence(
@@ -60,10 +61,10 @@ def _claim_from_timings(case: Case) -> Claim | None:
             ),
             *_evidence(case, {line: one for line, one in held.items() if one.samples}),
         ),
-        confidence=0.95,
+        strength=Strength.STRONG,
         certain_if="run some steps without saving: they must be as fast as the other steps of this run.",
         fix=_fix(places[0] if places else "torch.save"),
-        gain=found.gain,
+        saving=found.saving,
         ranks=found.ranks if found.alone else (),
         instead_of=("straggler", "warmup", "host_python", "allocation_churn"),
     )
@@ -102,11 +103,10 @@ def _claim_from_samples(case: Case) -> Iterator[Claim]:
         what=f"Saving checkpoints inside steps ({place}) takes {format_share(share)} of the time of all ranks.",
         taken=taken,
         evidence=tuple(_evidence(case, held)),
-        confidence=0.9,
+        strength=Strength.STRONG,
         certain_if=f"skip the save at {place} in some steps: they must get shorter by the expected gain.",
         fix=_fix(place),
         changes=(change(python),) if is_python else (),
-        gain=None if is_python else Gain(share, share / 2, min(share * 1.2, 1.0), "its share of the recorded time"),
     )
 
 

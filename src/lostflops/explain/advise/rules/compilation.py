@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from lostflops.core.estimate import Estimate, Strength
 from lostflops.core.results import Evidence
 from lostflops.core.units import format_ns, format_share, pluralise
-from lostflops.explain.advise.claim import Claim, Gain
+from lostflops.explain.advise.claim import Claim
 from lostflops.explain.advise.rule import Rule
 from lostflops.explain.advise.signs import spread
-from lostflops.explain.advise.signs.series import series
+from lostflops.explain.advise.signs.series import saving_of_extra_time, series
 from lostflops.explain.advise.signs.where import match_samples
 
 if TYPE_CHECKING:
@@ -35,21 +36,19 @@ def _find(case: Case) -> Iterator[Claim]:
     again = _again(case) if case.timed_steps is not None else None
     share = spread.share(case, _LINE)
     evidence = [*_cite_compile_gaps(case, share), *([again[1]] if again is not None else [])]
-    if share >= _FEW:
-        gain = Gain(share, share * 0.7, min(share * 1.1, 1.0), "the time spent compiling in the recorded window")
-    elif again is not None and again[0] >= _FEW:
-        gain = Gain(again[0], again[0] * 0.5, again[0], "the extra time of steps that compile")
-    else:
+    measured = again[0] if again is not None and again[0].value >= _FEW else None
+    if measured is None and share < _FEW:
         return
+    taken = share if measured is None else measured.value
     yield Claim(
         cause="compile",
-        what=f"torch.compile compiles inside steps, which takes {format_share(gain.share)} of the time.",
+        what=f"torch.compile compiles inside steps, which takes {format_share(taken)} of the time.",
         taken=spread.attribute_line(case, _LINE),
         evidence=tuple(evidence),
-        confidence=0.9 if again is not None else 0.75,
+        strength=Strength.STRONG if again is not None else Strength.FAIR,
         certain_if="run with TORCH_LOGS=recompiles: it names the guard that fails in these steps.",
         fix=_FIX,
-        gain=gain,
+        saving=measured,
     )
 
 
@@ -68,17 +67,18 @@ def _cite_compile_gaps(case: Case, share: float) -> Iterator[Evidence]:
     )
 
 
-def _again(case: Case) -> tuple[float, Evidence] | None:
-    """Return the share of all step time that compiling takes after the first steps, with the evidence; None if it does
+def _again(case: Case) -> tuple[Estimate, Evidence] | None:
+    """Return what compiling takes after the first steps, with the evidence; None if it does
     not go on."""
     timed = series(case)
     late = timed.compiled & (timed.step >= timed.step.min(initial=0) + _EXPECTED)
     if late.sum() < _AGAIN or not timed.settled.any():
         return None
     usual = float(np.median(timed.ns[timed.settled]))
-    beyond = float(np.maximum(timed.ns[late] - usual, 0).sum())
+    beyond = np.maximum(timed.ns[late] - usual, 0.0)
     steps = timed.step[late]
-    return beyond / float(timed.ns[~timed.first].sum()), Evidence(
+    whole = float(timed.ns[~timed.first].sum())
+    return saving_of_extra_time(beyond, whole, "the extra time of steps that compile"), Evidence(
         f"{pluralise(int(late.sum()), 'step')} after the first {_EXPECTED} compiled again and took "
         f"{format_ns(round(float(np.median(timed.ns[late]))))} instead of {format_ns(round(usual))}",
         ranks=timed.ranks,

@@ -11,9 +11,10 @@ import numpy as np
 from lostflops.account.pace.blocks import typical
 from lostflops.account.pace.lateness import leads
 from lostflops.account.pace.normal import FEWEST
+from lostflops.core.estimate import Estimate, Strength
 from lostflops.core.results import Evidence
 from lostflops.core.units import format_share, pluralise
-from lostflops.explain.advise.claim import Claim, Gain, NotChecked
+from lostflops.explain.advise.claim import Claim, NotChecked
 from lostflops.explain.advise.rule import Rule
 from lostflops.explain.advise.signs.pressure import Pressure, find_cpu_starved_ranks, pressure
 from lostflops.explain.advise.signs.waiting import attribute_lateness
@@ -35,10 +36,10 @@ def _find(case: Case) -> Iterator[Claim]:
     later = leads(case.run, list(late)) if late else np.empty(0)
     for rank in sorted(late, key=lambda one: -late[one]):
         if rank in known:
-            yield _claim(case, found, rank, late[rank], _gain(case, rank, found.beyond(rank), later))
+            yield _claim(case, found, rank, late[rank], _measure_saving(case, rank, found.beyond(rank), later))
 
 
-def _claim(case: Case, found: Pressure, rank: int, more: float, gain: Gain | None) -> Claim:
+def _claim(case: Case, found: Pressure, rank: int, more: float, saving: Estimate | None) -> Claim:
     waits, beyond = float(np.nanmedian(found.of(rank))), found.beyond(rank)
     host = _host(case, rank)
     worst = np.argsort(-np.nan_to_num(beyond))[:_MOST_STEPS]
@@ -57,22 +58,22 @@ def _claim(case: Case, found: Pressure, rank: int, more: float, gain: Gain | Non
                 steps=tuple(sorted(found.step[at] for at in worst.tolist())),
             ),
         ),
-        confidence=0.95,
+        strength=Strength.STRONG,
         certain_if=f"give rank {rank} its own core: it must then be as fast as its peers.",
         fix=(
             f"Find what else runs on the cores of rank {rank}{host} (top -H; taskset -cp PID), and move or stop it. "
             "Give every rank its own cores: torchrun --numa-binding=exclusive, or taskset or numactl --physcpubind per "
             "rank (Slurm: --exclusive; Kubernetes: whole CPUs and the static CPU manager policy)."
         ),
-        changes=(f"straggler={rank}",) if gain is None else (),
-        gain=gain,
+        changes=(f"straggler={rank}",) if saving is None else (),
+        saving=saving,
         ranks=(rank,),
         instead_of=("straggler", "throttling"),
     )
 
 
-def _gain(case: Case, rank: int, beyond: Values, later: Values) -> Gain | None:
-    """Return the gain from a core of its own according to all settled steps: how much longer the rank waits for a core
+def _measure_saving(case: Case, rank: int, beyond: Values, later: Values) -> Estimate | None:
+    """Return what a core of its own saves according to all settled steps: how much longer the rank waits for a core
     than its peers, but at most how much later such ranks arrive than the others. None if unknown, as on accelerators,
     whose queues hide a late host."""
     normal = case.baseline.normal if case.baseline is not None else None
@@ -89,7 +90,7 @@ def _gain(case: Case, rank: int, beyond: Values, later: Values) -> Gain | None:
         doubt = noise_of(lead) * share
     doubt = hypot(doubt, case.baseline.noise * (1 - share))
     basis = f"how much longer than its peers it waits for a core, in {pluralise(known.size, 'normal step')}"
-    return Gain(share, share - doubt, min(share + doubt, 1.0), basis)
+    return Estimate.measured(share, doubt, basis)
 
 
 def _host(case: Case, rank: int) -> str:

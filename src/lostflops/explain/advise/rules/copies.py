@@ -12,9 +12,10 @@ import numpy as np
 from lostflops.account.ledger.parts import ops_around
 from lostflops.account.ledger.record import MEMCPY
 from lostflops.account.ledger.shares import by_event
+from lostflops.core.estimate import Strength
 from lostflops.core.results import Evidence
 from lostflops.core.units import format_bytes, format_ns, format_share
-from lostflops.explain.advise.claim import Claim, Gain
+from lostflops.explain.advise.claim import Claim
 from lostflops.explain.advise.rule import Rule
 from lostflops.explain.advise.signs.computed_ranks import read_computed_ranks
 
@@ -25,9 +26,8 @@ if TYPE_CHECKING:
     from lostflops.explain.advise.signs.computed_ranks import Computed
 
 _LEAST: Final = 0.03
-_HIDDEN: Final = 0.95
-_LOW: Final = 0.5
-"""The fix saves at least this part of the time: pinned memory is two to three times as fast as pageable memory."""
+_MOSTLY: Final = 0.5
+"""Copies count as pageable, or to the host, if at least this part of their time is."""
 _LARGE: Final = 1_000_000
 """A copy of at least this many bytes to the host is more than a value that the program reads."""
 _TO_DEVICE: Final = re.compile(r"Memcpy HtoD|CopyHostToDevice")
@@ -60,7 +60,7 @@ def _find(case: Case) -> Iterator[Claim]:
     first = max(found, key=lambda own: own.ns)
     device, names = first.one.record.device, first.one.record.names
     longest = first.rows[np.argsort(device.start[first.rows] - device.stop[first.rows])][:3]
-    is_pageable = _share_of(first, _PAGEABLE) > _LOW
+    is_pageable = _share_of(first, _PAGEABLE) > _MOSTLY
     moved = sum(first.sizes.values())
     kind = "pageable " if is_pageable else ""
     source = _sources(case, first, longest)
@@ -81,12 +81,9 @@ def _find(case: Case) -> Iterator[Claim]:
                 sources=source,
             ),
         ),
-        confidence=0.85 if is_pageable else 0.65,
+        strength=Strength.STRONG if is_pageable else Strength.FAIR,
         certain_if="record with the fix: copies must use pinned memory and overlap with kernels.",
-        fix=_to_host() if _share_of(first, _TO_HOST) > _LOW else _to_device(is_pageable),
-        gain=Gain(
-            _HIDDEN * share, _LOW * share, share, "the time in which the device only copied or waited for copies"
-        ),
+        fix=_to_host() if _share_of(first, _TO_HOST) > _MOSTLY else _to_device(is_pageable),
     )
 
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from lostflops.account.ledger.phases import OPTIMIZER
+from lostflops.core.estimate import Estimate, Strength
 from lostflops.core.results import Evidence
 from lostflops.core.units import format_bytes, format_share
-from lostflops.explain.advise.claim import Claim, Gain, Place
+from lostflops.explain.advise.claim import Claim, Place
 from lostflops.explain.advise.diagnosis import SMALLEST
 from lostflops.explain.advise.rule import Rule
 from lostflops.explain.advise.signs.job_facts import job_facts
@@ -73,7 +74,7 @@ def _search(case: Case, ddp: dict[str, Any]) -> Claim:
             ),
             Evidence("DDP logged no unused parameter on any rank (unused_parameter_size = 0)"),
         ),
-        confidence=0.95,
+        strength=Strength.STRONG,
         certain_if=(
             "run with find_unused_parameters=False: DDP must raise no error, and steps must get shorter by the "
             "expected gain."
@@ -82,27 +83,25 @@ def _search(case: Case, ddp: dict[str, Any]) -> Claim:
             "Use DistributedDataParallel(model, find_unused_parameters=False). If every step skips the same "
             "parameters, use static_graph=True instead."
         ),
-        gain=Gain(
+        saving=Estimate.bound(
             share + late,
-            0.5 * share,
-            min(1.5 * share + 0.01 + 2 * late, 1.0),
-            "the time of the search and of its all-reduce in the profiled steps, plus half of the exposed "
-            "time of the buckets: without the flag, DDP sorts them in the order of the backward pass",
+            "the time of the search and of its all-reduce in the profiled steps, plus the exposed time of the "
+            "buckets: without the flag, DDP sorts them in the order of the backward pass",
         ),
         suspected=_UNSORTED if late > share and share + late >= SMALLEST else "",
     )
 
 
 def _late_buckets(case: Case) -> float:
-    """Return half of the exposed share of DDP's buckets, but at most half of what perfect overlap saves: buckets in
-    another order than the gradients start late. The order of two buckets does not matter."""
+    """Return the exposed share of DDP's buckets, but at most what perfect overlap saves: buckets in another order than
+    the gradients start late. The order of two buckets does not matter."""
     made = traffic_of(case)
     rows = made.of(made.in_backward & select_collectives(made.graph, "all_reduce"))
     found = case.price("overlap=perfect")
     if found is None or made.a_step(rows) < _SEVERAL:
         return 0.0
     exposed = int(made.exposed[rows].sum()) / (case.wall or 1)
-    return max(min(found.gain, exposed), 0.0) / 2
+    return max(min(found.value, exposed), 0.0)
 
 
 def _within(case: Case, spent: dict[int, int]) -> dict[Place, int]:
@@ -144,14 +143,13 @@ def _buffers(case: Case, ddp: dict[str, Any]) -> Iterator[Claim]:
                 steps=made.steps(rows),
             ),
         ),
-        confidence=0.9,
+        strength=Strength.STRONG,
         certain_if="run with broadcast_buffers=False: the loss must be as good as before, and steps must get shorter.",
         fix=(
             "Use DistributedDataParallel(model, broadcast_buffers=False) if buffers are constants, or statistics that "
             "may differ between ranks (BatchNorm: still save those of rank 0). Or store constants as plain attributes, "
             "not buffers."
         ),
-        gain=Gain(share, 0.6 * share, min(1.3 * share, 1.0), "the exposed time of the broadcasts"),
     )
 
 

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from lostflops.account.ledger.lines import COMM_LINES
+from lostflops.core.estimate import Estimate, Strength
 from lostflops.core.results import Evidence
 from lostflops.core.units import format_share
-from lostflops.explain.advise.claim import Claim, Gain, Place
+from lostflops.explain.advise.claim import Claim, Place
 from lostflops.explain.advise.rule import Rule
 from lostflops.explain.advise.signs.job_facts import job_facts
 from lostflops.explain.advise.signs.machine import machine
@@ -68,13 +69,11 @@ def _anomaly(case: Case, modes: dict[str, Any], ranks: tuple[int, ...]) -> Claim
     checks = sum(nan.values()) / (case.wall or 1)
     nodes, frames = _nodes(case), _frames(case)
     tracebacks = _tracebacks(case, _BESIDE * nodes * frames * modes.get("frame_ns", 0))
-    least, most = checks + tracebacks, min(checks * _slowdown(case) + tracebacks, 0.95)
-    least = min(least, most)
-    share = (least + most) / 2
+    most = min(checks * _slowdown(case) + tracebacks, 0.95)
     taken: dict[Place, int] = {(rank, "compute"): int(ns) for rank, ns in nan.items() if rank in case.lines}
     return Claim(
         cause="debug_mode",
-        what=f"Autograd anomaly detection is on and costs about {format_share(share)} of the step.",
+        what=f"Autograd anomaly detection is on and costs at most {format_share(most)} of the step.",
         taken=taken,
         evidence=(
             Evidence(
@@ -89,7 +88,7 @@ def _anomaly(case: Case, modes: dict[str, Any], ranks: tuple[int, ...]) -> Claim
                 "step"
             ),
         ),
-        confidence=0.98,
+        strength=Strength.STRONG,
         certain_if=(
             "run some steps with torch.autograd.set_detect_anomaly(False): they must get shorter by the expected gain."
         ),
@@ -97,10 +96,8 @@ def _anomaly(case: Case, modes: dict[str, Any], ranks: tuple[int, ...]) -> Claim
             "Remove torch.autograd.set_detect_anomaly(True) and torch.autograd.detect_anomaly() from the training "
             "loop (Lightning: Trainer(detect_anomaly=False)). Turn it on only for a few steps, to find a NaN."
         ),
-        gain=Gain(
-            share,
-            min(0.8 * least, share),
-            min(1.3 * most, 0.98),
+        saving=Estimate.bound(
+            most,
             "the time of NaN checks in the profiled steps, plus the number of tracebacks times the cost of each",
         ),
         instead_of=("host_bound", "host_python", "copies", "unfused", "small_batch", "sync"),
@@ -172,10 +169,9 @@ def _claim_upper_limit(case: Case, what: str, lines: tuple[str, ...], fix: str, 
         what=f"{what}: it costs at most {format_share(most)} of the time of all ranks.",
         taken={(rank, line): own[line] for rank, own in case.lines.items() for line in lines if own.get(line, 0)},
         evidence=(Evidence(f"it is on in the training process, and may lengthen {', '.join(lines)}", ranks=ranks),),
-        confidence=0.9,
+        strength=Strength.STRONG,
         certain_if="run the job without it: steps must get shorter.",
         fix=fix,
-        gain=Gain(most / 2, 0.0, most, "the time that the mode may lengthen, as an upper limit"),
         suspected="The cost of the mode can only be measured by a run without it.",
     )
 

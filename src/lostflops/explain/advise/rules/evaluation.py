@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from lostflops.core.estimate import Strength
 from lostflops.core.results import Evidence
 from lostflops.core.units import format_ns, format_share, pluralise
 from lostflops.explain.advise.claim import Claim
@@ -28,7 +29,7 @@ def _find(case: Case) -> Iterator[Claim]:
     where = f"on {who} {listed} while the others wait" if found.alone else "on all ranks"
     yield Claim(
         cause="evaluation",
-        what=f"Evaluation {found.often} {where} takes {format_share(found.gain.share)} of step time.",
+        what=f"Evaluation {found.often} {where} takes {format_share(found.saving.value)} of step time.",
         taken=in_window(case, "evaluating"),
         evidence=(
             Evidence(
@@ -38,7 +39,7 @@ def _find(case: Case) -> Iterator[Claim]:
                 steps=found.steps[:_MOST_STEPS],
             ),
         ),
-        confidence=0.95 if found.alone else 0.85,
+        strength=Strength.STRONG,
         certain_if="run some steps without evaluation: they must be as fast as the other steps of this run.",
         fix=(
             "Evaluate in a separate job from checkpoints, or less often. Or split the evaluation over all ranks with "
@@ -46,7 +47,7 @@ def _find(case: Case) -> Iterator[Claim]:
             if found.alone
             else "Evaluate less often or on fewer batches, or in a separate job from checkpoints."
         ),
-        gain=found.gain,
+        saving=found.saving,
         ranks=found.ranks if found.alone else (),
         instead_of=("straggler", "warmup", "host_python", "work_imbalance"),
     )

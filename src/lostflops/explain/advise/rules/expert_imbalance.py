@@ -12,6 +12,7 @@ import numpy as np
 from lostflops.account.align.expert_capacity import even_exchanges, token_limits
 from lostflops.account.align.expert_loads import ExpertLoads, expert_loads
 from lostflops.core.errors import UnknownCost
+from lostflops.core.estimate import Strength
 from lostflops.core.results import Evidence
 from lostflops.core.units import format_ns, pluralise
 from lostflops.explain.advise.claim import Claim, Place
@@ -115,7 +116,7 @@ def _claim(case: Case, loads: ExpertLoads, uneven: Sequence[_UnevenLayer], times
             _cite_time(loads, times),
             *(Evidence(one.text, ranks=one.ranks) for one in limits[:_MOST_LAYERS]),
         ),
-        confidence=0.9,
+        strength=Strength.STRONG,
         certain_if="log the tokens of each expert in the router: experts of these ranks must get the most.",
         fix=_FIX if not limits else _FIX_LIMITED,
         changes=("experts=even",),

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from lostflops.core.errors import UnknownCost
+from lostflops.core.estimate import Strength
 from lostflops.core.results import Evidence
 from lostflops.core.units import format_bytes, format_ns, format_share
-from lostflops.explain.advise.claim import Claim, Gain
+from lostflops.explain.advise.claim import Claim
 from lostflops.explain.advise.rule import Rule
 from lostflops.explain.advise.signs.hand_made import are_small, best_buckets
 from lostflops.explain.advise.signs.machine import machine
@@ -97,7 +98,7 @@ def _by_hand(case: Case, made: Traffic) -> Claim:
         what="Gradients are reduced after the backward pass, while nothing computes.",
         taken=made.attribute(rows),
         evidence=(_cite_calls(made, rows, "all-reduces of gradients, started after the backward pass", lines),),
-        confidence=0.9,
+        strength=Strength.STRONG,
         certain_if="find the call in the program that reduces gradients after backward().",
         fix=sharded if made.is_sharded else own,
         changes=(cure.change,),
@@ -112,7 +113,7 @@ def _claim_missing_prefetch(case: Case, made: Traffic, rows: Flags) -> Claim:
         evidence=(
             _cite_calls(made, rows, "all-gathers of parameters and reduce-scatters", sources(case.run, made, rows)),
         ),
-        confidence=0.9,
+        strength=Strength.STRONG,
         certain_if="record with prefetching: each unit's all-gather must start before the previous unit ends.",
         fix=(
             "FSDP2: call fully_shard on each block, block.set_modules_to_forward_prefetch([next_block]) and "
@@ -126,38 +127,34 @@ def _claim_missing_prefetch(case: Case, made: Traffic, rows: Flags) -> Claim:
 
 def _claim_late_reduce_scatters(case: Case, made: Traffic, rows: Flags) -> Claim:
     """Claim late reduce-scatters, with a price for these alone: a what-if of all communication would gain more."""
-    share = min(int(made.exposed[rows].sum()) / case.wall, 1.0)
     return Claim(
         cause="exposed_comm",
         what="Gradients are reduce-scattered after the backward pass, while nothing computes.",
         taken=made.attribute(rows),
         evidence=(_cite_calls(made, rows, "reduce-scatters after the backward pass", sources(case.run, made, rows)),),
-        confidence=0.85,
+        strength=Strength.STRONG,
         certain_if="record with the fix: each layer's reduction must start while earlier layers run backward.",
         fix=(
             'DeepSpeed: set "zero_optimization": {"overlap_comm": true}. Megatron: use --overlap-grad-reduce. FSDP2: '
             "call fully_shard(block) on each block."
         ),
-        gain=Gain(share, share / 2, share, "the exposed time of these reductions"),
     )
 
 
 def _claim_weight_averaging(case: Case, made: Traffic, rows: Flags) -> Claim:
-    share = min(int(made.exposed[rows].sum()) / case.wall, 1.0)
     lines = sources(case.run, made, rows)
     return Claim(
         cause="exposed_comm",
         what="Weights are averaged between steps, while nothing computes.",
         taken=made.attribute(rows),
         evidence=(_cite_calls(made, rows, "all-reduces of weights, outside forward and backward", lines),),
-        confidence=0.85,
+        strength=Strength.STRONG,
         certain_if="find the call in the program that averages parameters after the update.",
         fix=(
             "Use DistributedDataParallel(model, gradient_as_bucket_view=True), which reduces gradients during "
             f"backward(), instead of averaging weights{f' ({lines[0]})' if lines else ''}. For local SGD, average only "
             "every n steps: torch.distributed.algorithms.model_averaging.averagers.PeriodicModelAverager(period=n)."
         ),
-        gain=Gain(share, share / 2, share, "the exposed time of averaging"),
     )
 
 
@@ -168,7 +165,7 @@ def _claim_all_to_alls(case: Case, made: Traffic, rows: Flags) -> Claim:
         what="All-to-alls are exposed: nothing computes while they run.",
         taken=made.attribute(rows),
         evidence=(_cite_calls(made, rows, "all-to-alls", sources(case.run, made, rows)),),
-        confidence=0.7,
+        strength=Strength.FAIR,
         certain_if="exchange one half of the batch while the other half computes: steps must get shorter.",
         fix=(
             "Mixture of experts: dispatch with async_op=True, and compute shared experts or the other half of the "

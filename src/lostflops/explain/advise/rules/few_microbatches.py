@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from lostflops.account.ledger.lines import WAIT_LINES
+from lostflops.core.estimate import Strength
 from lostflops.core.results import Evidence
 from lostflops.core.units import format_share
-from lostflops.explain.advise.claim import Claim, Gain, NotChecked, Place
+from lostflops.explain.advise.claim import Claim, NotChecked, Place
 from lostflops.explain.advise.rule import Rule
 from lostflops.explain.advise.signs.stages import Stages, is_shaped, stages
 
@@ -50,7 +51,6 @@ def _claim(case: Case, found: Stages, now: int, lost: dict[Place, int]) -> Claim
     while found.inherent(more) > _LARGE and more < _MOST_TIMES * now:
         more *= 2
     change = f"microbatches={more}"
-    gain = _gain(case, found, now, more) if case.price(change) is None else None
     inherent = found.inherent(now)
     return Claim(
         cause="few_microbatches",
@@ -67,7 +67,7 @@ def _claim(case: Case, found: Stages, now: int, lost: dict[Place, int]) -> Claim
                 steps=tuple(found.steps.tolist()),
             ),
         ),
-        confidence=0.9,
+        strength=Strength.STRONG,
         certain_if=(
             f"record the same batch split into {more} microbatches (possible if each now has {more // now} samples or "
             "more)."
@@ -77,8 +77,7 @@ def _claim(case: Case, found: Stages, now: int, lost: dict[Place, int]) -> Claim
             f"--micro-batch-size by {more // now}. If microbatches cannot be smaller, use ScheduleInterleaved1F1B "
             "(Megatron: --num-virtual-stages-per-pipeline-rank 2)."
         ),
-        changes=(change,) if gain is None else (),
-        gain=gain,
+        changes=(change,),
     )
 
 
@@ -92,18 +91,6 @@ def _waits(case: Case, inherent: float) -> dict[Place, int]:
             lost[rank, line] = taken
             room -= taken
     return {place: ns for place, ns in lost.items() if ns}
-
-
-def _gain(case: Case, found: Stages, now: int, more: int) -> Gain:
-    """Return the gain if no graph can be built with more microbatches: the time of the longest stage, times the
-    microbatches that pass it and those that fill and drain the pipeline."""
-    longest, ramp = float(found.usual.max()) / now, (found.count - 1) / found.chunks
-    before = (now + ramp) * longest
-    after = (more + ramp) * longest * now / more
-    share = min(max((before - after) / max(found.step_ns, before), 0.0), 1.0)
-    why = case.refused.get((f"microbatches={more}",), "")
-    basis = f"the bubble of {more} microbatches with equal stages" + (f" ({why})" if why else "")
-    return Gain(share, share / 2, min(share * 1.2, 1.0), basis)
 
 
 RULE: Final = Rule("few_microbatches", ABOUT, find)

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 from lostflops.account.memory.fragmentation import Fragmentation, fragmentations
 from lostflops.account.memory.out_of_memory import RanOut, ran_out
+from lostflops.core.estimate import Strength
 from lostflops.core.results import Evidence
 from lostflops.core.units import format_bytes, format_share
-from lostflops.explain.advise.claim import Claim, Gain, NotChecked
+from lostflops.explain.advise.claim import Claim, NotChecked
 from lostflops.explain.advise.rule import Rule
 from lostflops.explain.advise.signs.fullness import NEAR, device_memory
 
@@ -31,14 +32,14 @@ def _find(case: Case) -> Iterator[Claim]:
             f"The device is nearly full, but {format_share(worst.use.split / worst.use.reserved)} of its reserved "
             f"memory ({format_bytes(worst.use.split)}) is holes.",
             _by_blocks(worst),
-            0.9,
+            Strength.STRONG,
         )
     elif ended:
         first = next(iter(ended.values()))
         yield _claim(
             f"Memory ran out although {format_bytes(first.unused or 0)} of the reserved memory was not in use.",
             _by_end(first),
-            0.7,
+            Strength.FAIR,
         )
     elif has_device and not case.run.rows("select 1 from allocator_blocks limit 1"):
         raise NotChecked("needs a snapshot of the allocator: write one with torch.cuda.memory._dump_snapshot(FILE)")
@@ -74,20 +75,18 @@ def _by_end(one: RanOut) -> Iterator[Evidence]:
     )
 
 
-def _claim(what: str, evidence: Iterator[Evidence], confidence: float) -> Claim:
+def _claim(what: str, evidence: Iterator[Evidence], strength: Strength) -> Claim:
     return Claim(
         cause="fragmentation",
         what=what,
         taken={},
         evidence=tuple(evidence),
-        confidence=confidence,
+        strength=strength,
         certain_if="compare torch.cuda.memory._dump_snapshot(FILE) with and without expandable segments.",
         fix=(
             "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True. Keep batch shapes the same from step to step (pad, "
             "or sort by length)."
         ),
-        gain=Gain(0.0, 0.0, 0.0, "it costs no time until memory runs out"),
-        is_warning=True,
     )
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from lostflops.core.estimate import Estimate, Strength
 from lostflops.core.results import Evidence
 from lostflops.core.units import format_share
-from lostflops.explain.advise.claim import Claim, Gain
+from lostflops.explain.advise.claim import Claim
 from lostflops.explain.advise.rule import Rule
 from lostflops.explain.advise.signs.sharding import Sharding, host_share, sharding
 
@@ -68,13 +69,11 @@ def _claim(case: Case, found: Sharding, passes: int, *, reduced: bool, gathered:
                 steps=found.traffic.steps(rows),
             ),
         ),
-        confidence=0.9,
+        strength=Strength.STRONG,
         certain_if="run some steps with the fix: the loss must stay the same, and steps must get shorter.",
         fix=_fix(passes, reduced=reduced, gathered=gathered),
-        gain=Gain(
+        saving=Estimate.bound(
             share,
-            0.5 * share,
-            min(1.25 * share, 0.98),
             f"the exposed time of these collectives and of their Python code in {passes - 1} of {passes} microbatches",
         ),
         instead_of=("missing_no_sync", "exposed_comm", "small_messages", "sync", "fsdp_units"),

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from lostflops.core.estimate import Estimate, Strength
 from lostflops.core.results import Evidence
 from lostflops.core.units import format_bytes, format_ns, format_share
-from lostflops.explain.advise.claim import Claim, Gain
+from lostflops.explain.advise.claim import Claim
 from lostflops.explain.advise.rule import Rule
 from lostflops.explain.advise.signs.sharding import Sharding, host_share, sharding
 
@@ -45,17 +46,15 @@ def _find(case: Case) -> Iterator[Claim]:
         ),
         taken=found.attribute(rows),
         evidence=(_evidence(found, calls, on_host),),
-        confidence=0.9,
+        strength=Strength.STRONG,
         certain_if="run some steps with one unit per block: the loss must stay the same, and steps must get shorter.",
         fix=(
             "Call fully_shard(block) on each transformer block and then fully_shard(model), not on each layer "
             f"({fewer} {'unit is' if fewer == 1 else 'units are'} enough for {format_bytes(total)}). FSDP1: use "
             "auto_wrap_policy=ModuleWrapPolicy({Block}), or size_based_auto_wrap_policy with min_num_params."
         ),
-        gain=Gain(
+        saving=Estimate.bound(
             share,
-            0.4 * share,
-            min(1.25 * share, 0.98),
             f"the exposed time of FSDP's collectives and its Python code, with {fewer} instead of {count} units",
         ),
         instead_of=("sync", "small_messages", "exposed_comm", "host_bound", "host_python"),

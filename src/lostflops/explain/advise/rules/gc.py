@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from lostflops.account.pace.blocks import mean
+from lostflops.core.estimate import Estimate, Strength
 from lostflops.core.results import Evidence
 from lostflops.core.units import format_ns, format_share
-from lostflops.explain.advise.claim import Claim, Gain, NotChecked
+from lostflops.explain.advise.claim import Claim, NotChecked
 from lostflops.explain.advise.rule import Rule
 from lostflops.explain.advise.signs import spread
 from lostflops.explain.advise.signs.python_share import FEW, LINE, change, collecting
 from lostflops.explain.advise.signs.series import StepSeries, series
+from lostflops.predict.whatif.interval import noise_of
 
 if TYPE_CHECKING:
     from lostflops.explain.advise.case import Case
@@ -29,6 +32,7 @@ def _find(case: Case) -> Iterator[Claim]:
     own = pauses[timed.settled] / timed.column("stop - start")[timed.settled]
     told = own[:, np.isfinite(own).any(axis=0)]
     share = spread.typical(np.nanmean(told, axis=0).tolist())
+    steps = mean(np.nanmean(told, axis=1))
     part = collecting(case) or 0.0
     shown = part * spread.share(case, LINE)
     if max(share, shown) < FEW:
@@ -39,14 +43,14 @@ def _find(case: Case) -> Iterator[Claim]:
         what=f"Python's garbage collector takes {format_share(max(share, shown))} of the step.",
         taken=spread.attribute_line(case, LINE, part),
         evidence=(_evidence(timed, share),),
-        confidence=0.95,
+        strength=Strength.STRONG,
         certain_if="call gc.disable() before the loop: steps must get shorter by the expected gain.",
         fix=(
             "Remove gc.collect() from the loop. Call gc.collect(); gc.freeze(); gc.disable() before the loop, and "
             "gc.collect() every few hundred steps, on all ranks in the same step."
         ),
         changes=(change(part),) if is_shown else (),
-        gain=None if is_shown else Gain(share, share * 0.7, min(share * 1.2, 1.0), "its share of normal steps"),
+        saving=None if is_shown else Estimate.measured(share, noise_of(steps) * share, "its share of normal steps"),
         instead_of=("warmup",),
     )
 

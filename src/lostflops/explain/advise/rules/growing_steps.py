@@ -7,12 +7,18 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from lostflops.account.pace.blocks import typical
+from lostflops.core.estimate import Strength
 from lostflops.core.results import Evidence
 from lostflops.core.units import format_ns, format_share
-from lostflops.explain.advise.claim import Claim, Gain, NotChecked
+from lostflops.explain.advise.claim import Claim, NotChecked
 from lostflops.explain.advise.rule import Rule
-from lostflops.explain.advise.signs.series import does_more, growing_phase, measure_growth, series
+from lostflops.explain.advise.signs.series import (
+    does_more,
+    growing_phase,
+    measure_growth,
+    saving_of_first_steps,
+    series,
+)
 
 if TYPE_CHECKING:
     from lostflops.explain.advise.case import Case
@@ -47,7 +53,6 @@ def _find(case: Case) -> Iterator[Claim]:
     whole, steady = measure_growth(times)
     own = np.median(timed.column(phase)[rows], axis=1)
     first, last = (round(float(np.median(part))) for part in (own[:third], own[-third:]))
-    gain = max(1 - float(np.median(times[:third])) / typical(times).value, 0.0)
     yield Claim(
         cause="growing_steps",
         what=(
@@ -64,10 +69,10 @@ def _find(case: Case) -> Iterator[Claim]:
                 steps=(int(timed.step[rows[0]]), int(timed.step[rows[-1]])),
             ),
         ),
-        confidence=0.85,
+        strength=Strength.STRONG,
         certain_if="run twice as many steps: they must keep getting longer.",
         fix=f"Limit the size of what grows with every step ({_USUAL[phase]}), or process it only every n steps.",
-        gain=Gain(gain, gain / 2, min(gain * 1.5, 1.0), "the step time of the first third"),
+        saving=saving_of_first_steps(times),
     )
 
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from lostflops.core.estimate import Strength
 from lostflops.core.results import Evidence
 from lostflops.core.units import format_ns, format_share, pluralise
 from lostflops.explain.advise.claim import Claim
@@ -42,7 +43,7 @@ def _find(case: Case) -> Iterator[Claim]:
         what=f"Devices idle for {format_share(share * dispatch)} of the time while hosts dispatch ops (host-bound).",
         taken=taken,
         evidence=tuple(_evidence(case, typical, kernels)),
-        confidence=0.9 if is_short else 0.7,
+        strength=Strength.STRONG if is_short else Strength.FAIR,
         certain_if="double the batch per device: the step must hardly get longer.",
         fix=(
             'Use torch.compile(model, mode="reduce-overhead"), which replays the step as a CUDA graph. Or use fewer, '

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from lostflops.core.estimate import Strength
 from lostflops.core.results import Evidence
 from lostflops.core.units import format_ns, format_share, pluralise
 from lostflops.explain.advise.claim import Claim, NotChecked
@@ -75,7 +76,7 @@ def _claim_from_samples(case: Case, share: float, found: Seen) -> Iterator[Claim
                 sources=found.sources,
             ),
         ),
-        confidence=0.85,
+        strength=Strength.STRONG,
         certain_if=f"skip {place} in some steps: they must get shorter by the expected gain.",
         fix=_fix(found),
         changes=(change(part),),
@@ -121,7 +122,7 @@ def _claim_without_samples(case: Case, share: float) -> Iterator[Claim]:
                 f"by annotation: {named}"
             ),
         ),
-        confidence=0.6,
+        strength=Strength.FAIR,
         certain_if="record stack samples (lostflops run does by default): they name the lines that run.",
         fix=(
             "Run logging, metrics and checks only every n steps, or in another thread. Stack samples, "

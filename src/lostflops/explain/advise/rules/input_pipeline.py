@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from lostflops.core.estimate import Strength
 from lostflops.core.results import Evidence
 from lostflops.core.units import format_ns, format_share
 from lostflops.explain.advise.claim import Claim
@@ -42,7 +43,7 @@ def _find(case: Case) -> Iterator[Claim]:
         what=f"Ranks wait for the next batch {format_share(case.total.share(_LINE))} of their time.",
         taken=spread.attribute_line(case, _LINE),
         evidence=tuple(_evidence(case, where, has_workers)),
-        confidence=0.95,
+        strength=Strength.STRONG,
         certain_if="train on one cached batch, repeated: steps must get shorter by the expected gain.",
         fix=_fix(case, value, where, has_workers),
         changes=(f"data={value}",),
@@ -69,7 +70,7 @@ def _without_loader(case: Case) -> Iterator[Claim]:
                 sources=found.sources,
             ),
         ),
-        confidence=0.8,
+        strength=Strength.FAIR,
         certain_if="train on one cached batch, repeated: steps must get shorter by the expected gain.",
         fix=(
             f"Make batches in workers: move the code at {place} into a Dataset and read it with "
@@ -87,7 +88,7 @@ def _change(case: Case, has_workers: bool) -> str:
         return "fixed"
     for value in _TIMES if has_workers else _TRIED:
         found = case.price(f"data={value}")
-        if found is not None and found.gain >= best.gain - _NEAR:
+        if found is not None and found.value >= best.value - _NEAR:
             return value
     return "fixed"
 

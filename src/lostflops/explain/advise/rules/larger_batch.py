@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from lostflops.core.estimate import Strength
 from lostflops.core.results import Evidence
 from lostflops.core.units import format_bytes, format_share
-from lostflops.explain.advise.claim import Claim, Gain, NotChecked
+from lostflops.explain.advise.claim import Claim, NotChecked
 from lostflops.explain.advise.rule import Rule
 from lostflops.explain.advise.signs.fullness import device_memory
 
@@ -53,14 +54,12 @@ def _find(case: Case) -> Iterator[Claim]:
             ),
             Evidence("the time of communication, the optimizer and the host does not grow with the batch"),
         ),
-        confidence=0.7,
+        strength=Strength.FAIR,
         certain_if="run lostflops fit -- CMD, which measures memory and throughput at other batch sizes.",
         fix=(
             f"Raise batch_size up to {times} times, and scale the learning rate with it. lostflops fit -- CMD finds "
             "the size from which a larger batch is no longer faster."
         ),
-        gain=Gain(0.0, 0.0, 0.0, "a larger batch is a different job: measure it with lostflops fit -- CMD"),
-        is_warning=True,
     )
 
 

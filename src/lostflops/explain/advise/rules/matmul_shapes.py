@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Final
 
 from lostflops.account.facts.kernel_classes import uses_tensor_cores
 from lostflops.account.facts.kernel_names import short
+from lostflops.core.estimate import Estimate, Strength
 from lostflops.core.results import Evidence
 from lostflops.core.units import format_ns, format_share
-from lostflops.explain.advise.claim import Claim, Gain
+from lostflops.explain.advise.claim import Claim
 from lostflops.explain.advise.rule import Rule
 from lostflops.explain.advise.signs.computed_ranks import (
     attribute_line_share,
@@ -38,8 +39,8 @@ _PAD, _LARGE = 64, 512
 """Sizes are padded to whole tiles of 64, sizes below 512 only to whole vectors."""
 _SLOW: Final = 0.7
 """A matmul below this part of the reference rate is slow, even if its kernel's name does not show it."""
-_GOOD: Final = (0.4, 0.6, 0.75)
-"""Parts of the peak that matmuls of good sizes reach: at least, usually, at best."""
+_GOOD: Final = (0.4, 0.75)
+"""Parts of the peak that matmuls of good sizes reach: at least and at best."""
 _ALIKE: Final = 4
 """A matmul is a reference for others that differ from it by at most this factor in FLOPs."""
 _START: Final = 5_000
@@ -103,7 +104,7 @@ def _find(case: Case) -> Iterator[Claim]:
     if device is None or not compute or not case.wall:
         return
     part = sum(case.lines[rank]["compute"] for rank in ranks) / case.wall
-    found: list[tuple[int, _Product, tuple[float, float, float]]] = []
+    found: list[tuple[int, _Product, float]] = []
     for one in read:
         products = [product for piece in one.pieces if (product := _product(piece)) is not None]
         found += [
@@ -111,10 +112,10 @@ def _find(case: Case) -> Iterator[Claim]:
             for product in products
             if product.odd and (saved := _estimate_saving(product, products, device)) is not None
         ]
-    low, share, high = (sum(saved[i] for _, _, saved in found) / compute * part for i in range(3))
+    share = sum(saved for _, _, saved in found) / compute * part
     if share < _LEAST:
         return
-    found.sort(key=lambda item: -item[2][1])
+    found.sort(key=lambda item: -item[2])
     sizes = _sizes([product for _, product, _ in found])
     spent = sum(product.piece.own_ns for _, product, _ in found) / compute * part
     pads = ", ".join(f"{size} to {goal}" for size, goal in sizes)
@@ -125,14 +126,14 @@ def _find(case: Case) -> Iterator[Claim]:
             "time of all ranks; padded ones would be faster."
         ),
         taken=attribute_line_share(case, "compute", share / part, ranks),
-        evidence=tuple(_evidence(rank, product, saved[1]) for rank, product, saved in found[:3]),
-        confidence=0.85 if any(product.is_unaligned for _, product, _ in found) else 0.65,
+        evidence=tuple(_evidence(rank, product, saved) for rank, product, saved in found[:3]),
+        strength=Strength.STRONG if any(product.is_unaligned for _, product, _ in found) else Strength.FAIR,
         certain_if="time these matmuls alone with padded sizes (torch.utils.benchmark).",
         fix=(
             f"Pad {pads}: vocabulary (nn.Embedding and the output layer, with the added logits sliced off or weighted "
             "zero in the loss), heads, hidden sizes or sequences. Use multiples of 64, or at least of 8."
         ),
-        gain=Gain(share, min(low, share), max(high, share), _basis(device)),
+        saving=Estimate.bound(share, _basis(device)),
     )
 
 
@@ -151,9 +152,8 @@ def _product(piece: ComputePiece) -> _Product | None:
     return _Product(piece, left[0] if len(left) > 2 else 1, sizes, *_TYPES[kind]) if all(sizes) else None
 
 
-def _estimate_saving(product: _Product, others: list[_Product], device: Device) -> tuple[float, float, float] | None:
-    """Return the lowest, likely and highest saving, in ns of `compute`; None if the matmul is not slow, or this is
-    unknown."""
+def _estimate_saving(product: _Product, others: list[_Product], device: Device) -> float | None:
+    """Return what padding saves at most, in ns of `compute`; None if the matmul is not slow, or this is unknown."""
     good = [
         one.rate
         for one in others
@@ -163,18 +163,15 @@ def _estimate_saving(product: _Product, others: list[_Product], device: Device) 
     if memory is None or (peak and product.flops / (peak * 1e3) < _START / 2):
         return None
     if good:
-        best = sum(good) / len(good)
-        rates = (0.8 * best, best, 1.1 * best)
+        least, most = min(good), max(good)
     elif peak:
-        rates = (_GOOD[0] * peak * 1e3, _GOOD[1] * peak * 1e3, _GOOD[2] * peak * 1e3)
+        least, most = (part * peak * 1e3 for part in _GOOD)
     else:
         return None
-    if not product.is_unaligned and product.rate > _SLOW * rates[0]:
+    if not product.is_unaligned and product.rate > _SLOW * least:
         return None
-    needed = [product.padded_ns(rate, memory) for rate in rates]
     own = product.piece.own_ns / (product.piece.ns or 1)
-    low, middle, high = (max(0.0, product.piece.ns - ns) * own for ns in needed)
-    return (low, middle, high) if middle > 0 else None
+    return max(0.0, product.piece.ns - product.padded_ns(most, memory)) * own or None
 
 
 def _sizes(products: list[_Product]) -> list[tuple[int, int]]:
@@ -190,7 +187,7 @@ def _evidence(rank: int, product: _Product, saved: float) -> Evidence:
     piece = product.piece
     return Evidence(
         f"{shapes_of(piece)} ran {piece.count} times as {short(piece.name)} at {product.rate / 1e3:.3g} TFLOPS "
-        f"({format_ns(piece.ns)} in total); padding would save {format_ns(round(saved))}",
+        f"({format_ns(piece.ns)} in total); padding would save at most {format_ns(round(saved))}",
         events=((rank, piece.event),),
         ranks=(rank,),
     )
@@ -198,8 +195,8 @@ def _evidence(rank: int, product: _Product, saved: float) -> Evidence:
 
 def _basis(device: Device) -> str:
     return (
-        "padded sizes at the rate of well-sized matmuls in this run, else at "
-        f"{_GOOD[1]:.0%} of the peak of {device.name} ({_GOOD[0]:.0%} to {_GOOD[2]:.0%})"
+        "padded sizes at the rate of the fastest well-sized matmuls in this run, else at "
+        f"{_GOOD[1]:.0%} of the peak of {device.name}"
     )
 
 

@@ -9,9 +9,10 @@ import numpy as np
 
 from lostflops.account.memory.growth import Grown, says
 from lostflops.core.errors import UnknownCost
+from lostflops.core.estimate import Strength
 from lostflops.core.results import Evidence
 from lostflops.core.units import format_bytes, pluralise
-from lostflops.explain.advise.claim import Claim, Gain
+from lostflops.explain.advise.claim import Claim
 from lostflops.explain.advise.rule import Rule
 from lostflops.explain.advise.signs.fullness import read_recorded_memory
 from lostflops.explain.advise.signs.series import Values, series
@@ -37,8 +38,6 @@ _LONG: Final = 6
 _TELLS: Final = 128 * 1024 * 1024
 """The peak must show further growth only if at least this many bytes are expected: recording itself takes tens of MB,
 which hides smaller growth."""
-_SEEN_KEPT: Final = 0.95
-_NO_TIME: Final = "it costs no time until memory runs out"
 
 
 def _find(case: Case) -> Iterator[Claim]:
@@ -104,16 +103,14 @@ def _by_timings(case: Case, grown: Sequence[Grown]) -> Iterator[Claim]:
             ),
             *_cite_growth(kept),
         ),
-        confidence=_SEEN_KEPT if kept else 0.85,
+        strength=Strength.STRONG,
         certain_if=(
             "call torch.cuda.memory._snapshot() to see which tensors are kept."
             if on_device
             else "run with tracemalloc or memray to see which objects are kept."
         ),
         fix=_fix(kept),
-        gain=Gain(0.0, 0.0, 0.0, _NO_TIME),
         ranks=() if len(ranks) == len(timed.ranks) else ranks,
-        is_warning=True,
     )
 
 
@@ -129,14 +126,12 @@ def _by_window(kept: Sequence[Grown]) -> Claim:
         ),
         taken={},
         evidence=tuple(_cite_growth(kept)),
-        confidence=0.8,
+        strength=Strength.FAIR,
         certain_if=(
             "record a longer window (lostflops run --steps 20:20 --with shapes,modules,samples,memory). A cache would "
             "stop growing."
         ),
         fix=_fix(kept),
-        gain=Gain(0.0, 0.0, 0.0, _NO_TIME),
-        is_warning=True,
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from lostflops.core.errors import NotApplicable
+from lostflops.core.estimate import Strength
 from lostflops.core.results import Evidence
 from lostflops.core.units import format_bytes, pluralise
 from lostflops.explain.advise.claim import Claim
@@ -39,7 +40,7 @@ def _find(case: Case) -> Iterator[Claim]:
             ),
             *_cite_backward_passes(case),
         ),
-        confidence=0.95,
+        strength=Strength.STRONG,
         certain_if="run with no_sync(): the loss must stay the same, and steps must get shorter by the expected gain.",
         fix=(
             f"Use model.no_sync() in all but the last of the {passes} microbatches: with (contextlib.nullcontext() if "

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from lostflops.account.ledger.work import MATMUL_CLASSES
+from lostflops.core.estimate import Strength
 from lostflops.core.results import Evidence
 from lostflops.core.units import format_ns, format_share
 from lostflops.explain.advise.claim import Claim
@@ -67,7 +68,7 @@ def _find(case: Case) -> Iterator[Claim]:
                 steps=first.made.window.number,
             ),
         ),
-        confidence=0.85 if is_small else 0.6,
+        strength=Strength.STRONG if is_small else Strength.FAIR,
         certain_if="record a few steps with fused=True: Optimizer.step must run only a few kernels or ops.",
         fix=_fix(first.record.on_device),
         changes=(_CHANGE,),

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from lostflops.account.memory.owners import Owner
+from lostflops.core.estimate import Strength
 from lostflops.core.results import Evidence
 from lostflops.core.units import format_bytes, format_share
-from lostflops.explain.advise.claim import Claim, Gain
+from lostflops.explain.advise.claim import Claim
 from lostflops.explain.advise.rule import Rule
 from lostflops.explain.advise.signs.fullness import fullness
 
@@ -35,11 +36,9 @@ def _find(case: Case) -> Iterator[Claim]:
             Evidence(found.says, ranks=(found.rank,), steps=() if found.step is None else (found.step,)),
             Evidence(f"optimizer state takes {format_bytes(state)}{times}", ranks=(found.rank,)),
         ),
-        confidence=0.95,
+        strength=Strength.STRONG,
         certain_if="add up the sizes of the tensors in optimizer.state.",
         fix=_fix(case),
-        gain=Gain(0.0, 0.0, 0.0, "it costs no time until memory runs out"),
-        is_warning=True,
     )
 
 

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Final
 from lostflops.account.facts.kernel_classes import rounds_to_tf32
 from lostflops.account.facts.kernel_names import short
 from lostflops.account.ledger.work import MATMUL_CLASSES
+from lostflops.core.estimate import Strength
 from lostflops.core.results import Evidence
 from lostflops.core.units import format_ns, format_share
-from lostflops.explain.advise.claim import Claim, Gain
+from lostflops.explain.advise.claim import Claim
 from lostflops.explain.advise.rule import Rule
 from lostflops.explain.advise.signs.computed_ranks import (
     attribute_line_share,
@@ -31,8 +32,6 @@ _LEAST: Final = 0.05
 """fp32 matmuls must take at least this share of the wall time."""
 _MUCH: Final = 2.0
 """The device must be more than this many times as fast in a shorter dtype."""
-_REACHED: Final = 0.5
-"""Matmuls gain at least this part of the speedup of the peaks: they still read the same numbers."""
 _FP32_KERNEL: Final = re.compile(r"(?:^|_)sgemm|f32f32_f32f32_f32|_ffma_|cijk_\w*_s_?b?_mt", re.IGNORECASE)
 _SHORTER: Final = ("bf16", "fp16", "tf32")
 
@@ -52,10 +51,6 @@ def _find(case: Case) -> Iterator[Claim]:
     spent = share * sum(case.lines[rank]["compute"] for rank in ranks) / case.wall
     if spent < _LEAST:
         return
-    saved = spent * (1 - 1 / quicker)
-    changes = (f"precision={wanted}",)
-    priced = case.price(*changes) is not None
-    gain = Gain(saved * (1 + _REACHED) / 2, saved * _REACHED, saved, _basis(device, wanted))
     one, slow = found[0]
     largest = sorted(slow, key=lambda piece: -piece.own_ns)[:3]
     yield Claim(
@@ -66,11 +61,10 @@ def _find(case: Case) -> Iterator[Claim]:
         ),
         taken=attribute_line_share(case, "compute", share * (1 - 1 / quicker), ranks),
         evidence=tuple(_evidence(one, piece) for piece in largest),
-        confidence=0.9 if any(piece.dtypes for piece in slow) else 0.75,
+        strength=Strength.STRONG if any(piece.dtypes for piece in slow) else Strength.FAIR,
         certain_if="run under torch.autocast and compare the loss over a few thousand steps.",
         fix=_fix(device, wanted),
-        changes=changes if priced else (),
-        gain=None if priced else gain,
+        changes=(f"precision={wanted}",),
     )
 
 
@@ -102,12 +96,6 @@ def _evidence(one: Computed, piece: ComputePiece) -> Evidence:
         events=((one.rank, piece.event),),
         ranks=(one.rank,),
         steps=one.made.window.number,
-    )
-
-
-def _basis(device: Device, wanted: str) -> str:
-    return (
-        f"the peaks of {device.name}, {device.peaks['fp32']:g} TFLOPS in fp32 and {device.peaks[wanted]:g} in {wanted}"
     )
 
 

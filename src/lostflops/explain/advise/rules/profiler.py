@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from lostflops.core.estimate import Strength
 from lostflops.core.results import Evidence
 from lostflops.core.units import format_ns
-from lostflops.explain.advise.claim import Claim, Gain, NotChecked
+from lostflops.explain.advise.claim import Claim, NotChecked
 from lostflops.explain.advise.rule import Rule
 from lostflops.explain.advise.signs.series import series
 
@@ -49,11 +50,9 @@ def _find(case: Case) -> Iterator[Claim]:
                 steps=tuple(sorted(case.total.steps)),
             ),
         ),
-        confidence=0.9,
+        strength=Strength.STRONG,
         certain_if="record with lostflops run --with samples: profiled steps must be as fast as normal steps.",
         fix="Record with lostflops run --with samples, which leaves out shapes, modules and stacks.",
-        gain=Gain(0.0, 0.0, 0.0, "steps without the profiler, which are not slower"),
-        is_warning=True,
     )
 
 

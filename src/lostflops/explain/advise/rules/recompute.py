@@ -13,9 +13,10 @@ import numpy as np
 from lostflops.account.ledger.nesting import Nest
 from lostflops.account.ledger.recompute import flag_recomputed_ops
 from lostflops.account.ledger.record import distinct
+from lostflops.core.estimate import Strength
 from lostflops.core.results import Evidence
 from lostflops.core.units import format_bytes, format_share
-from lostflops.explain.advise.claim import Claim, Gain
+from lostflops.explain.advise.claim import Claim
 from lostflops.explain.advise.rule import Rule
 from lostflops.explain.advise.signs.computed_ranks import Computed, read_computed_ranks
 
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
 _SOME: Final = 0.05
 """At least this share of the forward pass's FLOPs must be recomputed."""
 _CHANGE: Final = "recompute=off"
-_LEAST, _MOST = 0.5, 1.3
-"""Lower and upper limit of the gain, as multiples of the time of the recomputed ops."""
-_NOISY: Final = "step times vary more than the replay would save"
 _PASSES: Final = 3
 """Backward does twice the work of forward, so both together are this many forward passes."""
 _BYTES: Final = {"double": 8, "float": 4, "c10::Half": 2, "c10::BFloat16": 2}
@@ -53,7 +51,6 @@ def _find(case: Case) -> Iterator[Claim]:
     inside = f" in {', '.join(modules)}" if modules else ""
     room = _room(case)
     taken = _attribute_recompute(case, share)
-    own = _own_gain(case, sum(taken.values()) / (case.wall or 1))
     yield Claim(
         cause="recompute",
         what=(
@@ -71,26 +68,21 @@ def _find(case: Case) -> Iterator[Claim]:
             ),
             Evidence(f"storing the inputs of these ops takes at least {format_bytes(round(kept))} more per rank{room}"),
         ),
-        confidence=0.8,
+        strength=Strength.STRONG,
         certain_if="run a few steps without checkpointing, with a batch that fits in memory.",
         fix=(
             "Remove torch.utils.checkpoint.checkpoint from as many layers as fit in memory (all need at least "
             f"{format_bytes(round(kept))} more per rank). If not all fit, checkpoint every second layer, or store "
             "matmuls and attention (torch.utils.checkpoint.create_selective_checkpoint_contexts)."
         ),
-        changes=() if own is not None else (_CHANGE,),
-        gain=own,
+        changes=(_CHANGE,) if _is_replay_clear(case) else (),
     )
 
 
-def _own_gain(case: Case, lost: float) -> Gain | None:
-    """Return the gain from the time of the recomputed ops, if step times vary more than a replay would save; otherwise
-    None."""
+def _is_replay_clear(case: Case) -> bool:
+    """Return whether a replay saves more than step times vary; otherwise the recomputed ops' time is the limit."""
     found = case.price(_CHANGE)
-    if found is None or found.gain > found.doubt:
-        return None
-    most = min(_MOST * lost, 1.0)
-    return Gain(lost, _LEAST * lost, most, f"the time of the recomputed ops, because {_NOISY}")
+    return found is not None and found.is_gain
 
 
 def _share(case: Case) -> float | None:

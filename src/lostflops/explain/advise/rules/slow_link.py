@@ -9,6 +9,7 @@ import numpy as np
 
 from lostflops.account.facts.bandwidth import bus_factor
 from lostflops.account.ledger.phases import BACKWARD
+from lostflops.core.estimate import Strength
 from lostflops.core.results import Evidence
 from lostflops.core.units import format_ns, format_share
 from lostflops.explain.advise.claim import Claim
@@ -60,7 +61,7 @@ def _find(case: Case) -> Iterator[Claim]:
         what=_what(case, made, rows, slow),
         taken=made.attribute(chosen),
         evidence=tuple(_evidence(made, chosen, slow, (took, compute))),
-        confidence=0.85 if slow else 0.8,
+        strength=Strength.STRONG if slow else Strength.FAIR,
         certain_if="stop the job and run lostflops calibrate on these hosts, which measures each link alone.",
         fix=_fix(case, "the hosts"),
         changes=(f"network.bandwidth={_factor(case)}",),
@@ -87,7 +88,7 @@ def _of_host(case: Case, made: Traffic, rows: Flags, found: SlowHost) -> Claim:
                 steps=made.steps(rows),
             ),
         ),
-        confidence=0.85,
+        strength=Strength.STRONG,
         certain_if=f"stop the job and run lostflops calibrate, once with {found.host} and once without it.",
         fix=_fix(case, found.host),
         changes=(f"network.bandwidth={_factor(case)}",),
@@ -148,7 +149,7 @@ def _slow_groups(made: Traffic, rows: Flags) -> list[int]:
 
 def _factor(case: Case) -> str:
     """Return the smallest factor that gains about as much as the best one."""
-    gains = [found.gain if (found := case.price(f"network.bandwidth={one}")) is not None else 0.0 for one in _TRIED]
+    gains = [found.value if (found := case.price(f"network.bandwidth={one}")) is not None else 0.0 for one in _TRIED]
     return next(one for one, gain in zip(_TRIED, gains, strict=True) if gain >= max(gains) - _NEAR)
 
 

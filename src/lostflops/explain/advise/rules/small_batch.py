@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Final
 
+from lostflops.core.estimate import Estimate, Strength
 from lostflops.core.results import Evidence
 from lostflops.core.units import format_ns, format_share
-from lostflops.explain.advise.claim import Claim, Gain, NotChecked
+from lostflops.explain.advise.claim import Claim, NotChecked
 from lostflops.explain.advise.rule import Rule
 from lostflops.explain.advise.signs.computed_ranks import read_computed_ranks, shapes_of, tensors_of
 from lostflops.explain.advise.signs.hand_made import has_buckets_of
@@ -31,8 +32,6 @@ _DOMINATES: Final = 0.4
 """At least this share of the step must not grow with the batch."""
 _LARGER: Final = 8
 """A batch of this many times the recorded one is suggested."""
-_MORE: Final = 32
-"""A batch of this many times the recorded one gives the upper limit of the gain."""
 _CALL: Final = {True: 2_000, False: 5_000}
 """Fixed time of a kernel launch (True) or of a CPU op call (False), in ns."""
 _BUCKET: Final = 25
@@ -70,7 +69,6 @@ def _find(case: Case) -> Iterator[Claim]:
     unsure = sum(lines[line] for line in _UNSURE_LINES)
     if fixed < _DOMINATES:
         return
-    likely = fixed + unsure / 2
     parts = _parts(case, lines, grows)
     yield Claim(
         cause="small_batch",
@@ -87,17 +85,15 @@ def _find(case: Case) -> Iterator[Claim]:
             ),
             *_largest(case),
         ),
-        confidence=0.65,
+        strength=Strength.FAIR,
         certain_if="record some steps with twice the batch: the time per sample must fall.",
         fix=(
             f"Raise batch_size to {batch.samples * _LARGER:.3g} samples per rank if memory allows, and scale the "
             "learning rate with it. If the global batch must not grow, use fewer ranks. If memory is full, accumulate "
             "gradients, with model.no_sync() around all microbatches but the last."
         ),
-        gain=Gain(
-            likely * (1 - 1 / _LARGER),
-            fixed * (1 - 1 / _LARGER) * 0.75,
-            min((fixed + unsure) * (1 - 1 / _MORE), 1.0),
+        saving=Estimate.bound(
+            (fixed + unsure) * (1 - 1 / _LARGER),
             f"the time per sample with {_LARGER} times the batch, if only compute on samples grows",
         ),
     )
@@ -133,7 +129,7 @@ def _has_narrower(case: Case) -> bool:
         return True
     changes = ("optimizer=fused", *(() if has_buckets_of(case, _BUCKET) else (f"bucket_mb={_BUCKET}",)))
     found = [case.price(change) for change in changes]
-    return any(price is not None and price.gain >= _ENOUGH for price in found)
+    return any(price is not None and price.value >= _ENOUGH for price in found)
 
 
 def _growing_share(case: Case) -> float:

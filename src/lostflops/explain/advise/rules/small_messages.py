@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from lostflops.core.estimate import Estimate, Strength
 from lostflops.core.results import Evidence
 from lostflops.core.units import format_bytes, format_ns, format_share
-from lostflops.explain.advise.claim import Claim, Gain
+from lostflops.explain.advise.claim import Claim
 from lostflops.explain.advise.rule import Rule
 from lostflops.explain.advise.signs.hand_made import are_small, best_buckets, in_hooks, latency_share
 from lostflops.explain.advise.signs.traffic import WAIT, sources, traffic_of
@@ -69,7 +70,7 @@ def _by_hand(case: Case) -> Claim:
                 sources=lines,
             ),
         ),
-        confidence=0.9,
+        strength=Strength.STRONG,
         certain_if="find the loop in the program that calls all_reduce for each parameter.",
         fix=(
             f"Use DistributedDataParallel(model, bucket_cap_mb={cure.bucket}, gradient_as_bucket_view=True) instead of "
@@ -129,10 +130,10 @@ def _of_the_model(case: Case, one: _Operation) -> Iterator[Claim]:
                 sources=sources(case.run, made, rows),
             ),
         ),
-        confidence=0.75,
+        strength=Strength.FAIR,
         certain_if="record the job with twice the batch: the time of these messages must hardly change.",
         fix=one.fix,
-        gain=Gain(share * latency / 2, 0.0, share * latency, "half of the latency of these messages"),
+        saving=Estimate.bound(share * latency, "the latency of these messages"),
     )
 
 
@@ -143,10 +144,9 @@ def _claim_hooked_messages(case: Case, meetings: Flags) -> Iterator[Claim]:
     rows = made.of(meetings)
     found, bound = case.price(f"bucket_mb={_BUCKET}"), case.price("overlap=perfect")
     exposed = int(made.exposed[rows].sum()) / case.wall
-    if found is None or bound is None or exposed < _SMALLEST or found.gain <= 0:
+    if found is None or bound is None or exposed < _SMALLEST or found.value <= 0:
         return
-    share, lines = min(found.gain, bound.gain), sources(case.run, made, rows)
-    basis = f"replaying the run with buckets of {_BUCKET} MiB, with overlap=perfect as the upper limit"
+    lines, basis = sources(case.run, made, rows), "replaying the run with overlap=perfect"
     yield Claim(
         cause="small_messages",
         what=f"Gradients are all-reduced one by one during backward, in {made.a_step(rows):.0f} messages per step.",
@@ -161,13 +161,13 @@ def _claim_hooked_messages(case: Case, meetings: Flags) -> Iterator[Claim]:
                 sources=lines,
             ),
         ),
-        confidence=0.85,
+        strength=Strength.STRONG,
         certain_if="find the hook in the program that calls all_reduce for each parameter.",
         fix=(
             f"Use DistributedDataParallel(model, bucket_cap_mb={_BUCKET}, gradient_as_bucket_view=True) instead of one "
             f"hook per parameter{f' ({lines[0]})' if lines else ''}."
         ),
-        gain=Gain(share, 0.0, bound.gain, basis),
+        saving=Estimate.bound(bound.value, basis),
     )
 
 
@@ -175,7 +175,6 @@ def _claim_gradient_gathers(case: Case, meetings: Flags) -> Claim:
     made = traffic_of(case)
     rows = made.of(meetings)
     lines, latency = sources(case.run, made, rows), latency_share(case, meetings) or 0.0
-    share = min(int((made.exposed + made.waited)[rows].sum()) / case.wall, 1.0)
     return Claim(
         cause="small_messages",
         what=f"Every rank all-gathers all gradients, in {made.a_step(rows):.0f} small messages per step.",
@@ -190,13 +189,12 @@ def _claim_gradient_gathers(case: Case, meetings: Flags) -> Claim:
                 sources=lines,
             ),
         ),
-        confidence=0.9,
+        strength=Strength.STRONG,
         certain_if="find the loop in the program that calls all_gather for each parameter.",
         fix=(
             "Use DistributedDataParallel(model, gradient_as_bucket_view=True), which averages gradients in buckets "
             f"during backward, instead of dist.all_gather for each parameter{f' ({lines[0]})' if lines else ''}."
         ),
-        gain=Gain(share * latency, share * latency / 2, share, "the latency of these messages and the waits for them"),
     )
 
 

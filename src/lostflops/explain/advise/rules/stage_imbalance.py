@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
 from lostflops.account.ledger.lines import WAIT_LINES
+from lostflops.core.estimate import Strength
 from lostflops.core.results import Evidence
 from lostflops.core.units import format_ns, format_share, pluralise
-from lostflops.explain.advise.claim import Claim, Gain, Place
+from lostflops.explain.advise.claim import Claim, Place
 from lostflops.explain.advise.rule import Rule
 from lostflops.explain.advise.signs.machine import machine
 from lostflops.explain.advise.signs.stages import Stages, stages
@@ -57,8 +56,6 @@ def _claim(case: Case, found: Stages, longest: int, ratio: float, *, is_sure: bo
     lost = _waits(case, found)
     times = ", ".join(f"stage {at} {format_ns(round(ns))}" for at, ns in enumerate(usual.tolist()))
     shortest = int(usual.argmin())
-    is_priced = case.price(_CHANGE) is not None
-    gain = None if is_priced else _gain(found)
     return Claim(
         cause="stage_imbalance",
         what=(
@@ -74,15 +71,14 @@ def _claim(case: Case, found: Stages, longest: int, ratio: float, *, is_sure: bo
                 steps=tuple(found.steps.tolist()),
             ),
         ),
-        confidence=0.95 if ratio >= _CLEARLY else 0.8,
+        strength=Strength.STRONG if ratio >= _CLEARLY else Strength.FAIR,
         certain_if="move one layer to another stage: the waits must change accordingly.",
         fix=(
             f"Move layers from stage {longest} to stage {shortest}. torch.distributed.pipelining: change the split "
             "points in pipeline(..., split_spec=...). Megatron: use --decoder-first-pipeline-num-layers and "
             "--decoder-last-pipeline-num-layers."
         ),
-        changes=(_CHANGE,) if gain is None else (),
-        gain=gain,
+        changes=(_CHANGE,),
         ranks=ranks,
         suspected="" if is_sure else f"The window has only {pluralise(found.steps.size, 'step')}: too few to be sure.",
         record="" if is_sure else "--steps 8:20",
@@ -101,18 +97,6 @@ def _waits(case: Case, found: Stages) -> dict[Place, int]:
                 lost[rank, line] = taken
                 room -= taken
     return {place: ns for place, ns in lost.items() if ns}
-
-
-def _gain(found: Stages) -> Gain | None:
-    """Return the gain without a replay, if all stages took the mean time in a full pipeline and nothing else changed;
-    None if the number of microbatches is unknown."""
-    if found.microbatches is None:
-        return None
-    each = found.usual / found.microbatches
-    uneven = (found.microbatches - 1) * float(each.max()) + float(each.sum())
-    even = (found.microbatches + found.count - 1) * float(each.mean())
-    share = float(np.clip((uneven - even) / max(found.step_ns, uneven), 0.0, 1.0))
-    return Gain(share, share / 2, min(share * 1.25, 1.0), "the times of the stages, with equal microbatches")
 
 
 RULE: Final = Rule("stage_imbalance", ABOUT, find)

@@ -15,9 +15,10 @@ from lostflops.account.ledger.scope import Scope
 from lostflops.account.pace.blocks import typical
 from lostflops.account.pace.lateness import leads
 from lostflops.account.pace.normal import FEWEST
+from lostflops.core.estimate import Estimate, Kind, Strength
 from lostflops.core.results import Evidence
 from lostflops.core.units import format_ns, format_share, pluralise
-from lostflops.explain.advise.claim import Claim, Gain
+from lostflops.explain.advise.claim import Claim
 from lostflops.explain.advise.diagnosis import SMALLEST
 from lostflops.explain.advise.rule import Rule
 from lostflops.explain.advise.signs.drift import Drift, drifts
@@ -75,8 +76,6 @@ _LOOK_LONGER: Final = (
     "cores and its host."
 )
 _SEEN_LATER: Final = "profile more steps: on some line the rank must take longer than its peers."
-_SUSPECTED: Final = 0.8
-"""A late rank with a lower confidence is suspected, not found."""
 _RECORD: Final = "--steps 8:20"
 _STEADY: Final = 3.0
 _CHANCE: Final = 0.05
@@ -109,10 +108,10 @@ def _claim(case: Case, kind: str, late: Sequence[LateRank], hot: Sequence[Drift]
     changes = tuple(f"straggler={rank}" for rank in ranks)
     if starved := kind != _UNSEEN and late[0].found.line == "idle.host" and _is_no_use(case, changes):
         changes = (_NO_DISPATCH,)
-    gain = _over_the_run(case, changes, late[0], hot[0]) if kind == _HOT else None
-    if gain is None and not starved:
-        gain = _by_timed_steps(case, late)
-    sure = min(one.confidence for one in late)
+    saving = _over_the_run(case, changes, late[0], hot[0]) if kind == _HOT else None
+    if saving is None and not starved:
+        saving = _by_timed_steps(case, late)
+    is_sure = all(one.strength is Strength.STRONG for one in late)
     return Claim(
         cause="straggler",
         what=_what_limits_all(late) if starved else _what(case, kind, late, hot),
@@ -121,14 +120,14 @@ def _claim(case: Case, kind: str, late: Sequence[LateRank], hot: Sequence[Drift]
             *_evidence(case, late, sources, hot),
             _cite_waits(case, ranks, sum(ns for (_, line), ns in lost.items() if line.startswith("comm."))),
         ),
-        confidence=sure,
+        strength=Strength.STRONG if is_sure else Strength.FAIR,
         certain_if=_ALL_FIXED if starved else _SEEN_LATER if kind == _UNSEEN else _certain(case, kind, ranks),
         fix=_QUICKER_HOSTS if starved else _LOOK_LONGER if kind == _UNSEEN else _fix(case, kind, ranks, sources),
-        changes=changes if gain is None else (),
-        gain=gain,
+        changes=changes if saving is None else (),
+        saving=saving,
         ranks=ranks,
-        suspected=_doubt(late) if sure < _SUSPECTED else "",
-        record=_RECORD if sure < _SUSPECTED else "",
+        suspected="" if is_sure else _doubt(late),
+        record="" if is_sure else _RECORD,
     )
 
 
@@ -140,9 +139,9 @@ def _doubt(late: Sequence[LateRank]) -> str:
     return f"{slow} only {pluralise(first.steps, 'profiled step')}: too few to be sure."
 
 
-def _by_timed_steps(case: Case, late: Sequence[LateRank]) -> Gain | None:
-    """Return the gain according to all timed steps: how much later than its peers the rank enters collectives. None if
-    the profiled steps agree with each other, so that a replay of them is more exact, if it is late in some of the timed
+def _by_timed_steps(case: Case, late: Sequence[LateRank]) -> Estimate | None:
+    """Return what all timed steps say it saves: how much later than its peers the rank enters collectives. None if the
+    profiled steps agree with each other, so that a replay of them is more exact, if it is late in some of the timed
     steps only, or if nothing was timed."""
     normal = case.baseline.normal if case.baseline is not None else None
     ranks = [one.found.rank for one in late]
@@ -162,7 +161,7 @@ def _by_timed_steps(case: Case, late: Sequence[LateRank]) -> Gain | None:
         f"{_name_ranks(ranks).lower()} enters collectives after all others, "
         f"over {pluralise(times.size, 'timed step')}"
     )
-    return Gain(share, max(share - off, -1.0), min(share + off, 1.0), basis)
+    return Estimate.measured(share, off, basis)
 
 
 def _is_steady(case: Case, rank: int) -> bool:
@@ -175,27 +174,27 @@ def _is_steady(case: Case, rank: int) -> bool:
     return float(known.mean()) >= _STEADY * float(known.std(ddof=1)) / sqrt(known.size)
 
 
-def _over_the_run(case: Case, changes: Sequence[str], late: LateRank, drift: Drift) -> Gain | None:
-    """Return the gain over all steps for a rank that gets slower: only a few steps are profiled, often late ones. None
-    if no step was timed, or no replay shows what is lost."""
+def _over_the_run(case: Case, changes: Sequence[str], late: LateRank, drift: Drift) -> Estimate | None:
+    """Return what is saved over all steps for a rank that gets slower: only a few steps are profiled, often late ones.
+    None if no step was timed, or no replay shows what is lost."""
     price, found, comparison = case.price(*changes), late.found, case.judgement.comparison
     longer = found.line_excess / max(found.steps, 1)
     lately = longer / max(float(comparison.computed[comparison.place(found.rank)]) - longer, 1.0)
-    if price is None or case.timed_steps is None or not 0 < price.gain < 1 or lately <= 0:
+    if price is None or case.timed_steps is None or not 0 < price.value < 1 or lately <= 0:
         return None
     part = max(drift.mean - 1, 0.0) / lately
     share, low, high = (
-        gain * part / (1 - gain + gain * part) for gain in (price.gain, max(price.low, 0.0), price.high)
+        saved * part / (1 - saved + saved * part) for saved in (price.value, max(price.ends[0], 0.0), price.ends[1])
     )
-    basis = f"replaying the run with {price.prediction.text} ({format_share(price.gain)} in the recorded steps)"
-    return Gain(share, min(low, share), max(high, share), f"{basis}, scaled to all steps by its forward times")
+    recorded = f"{price.source} ({format_share(price.value)} in the recorded steps)"
+    return Estimate(share, low, high, Kind.REPLAYED, f"{recorded}, scaled to all steps by its forward times")
 
 
 def _is_no_use(case: Case, changes: Sequence[str]) -> bool:
     """Return whether nothing would be gained if these ranks dispatched as fast as the others: all hosts are then
     equally slow, and only the ranks that are a little later show it, while the others wait in collectives."""
     alike, free = case.price(*changes), case.price(_NO_DISPATCH)
-    return alike is not None and free is not None and alike.gain < SMALLEST < free.gain
+    return alike is not None and free is not None and alike.value < SMALLEST < free.value
 
 
 def _name_ranks(ranks: Sequence[int]) -> str:

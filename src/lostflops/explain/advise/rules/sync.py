@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from lostflops.core.errors import NotApplicable
+from lostflops.core.estimate import Strength
 from lostflops.core.results import Evidence
 from lostflops.core.units import format_ns, format_share
 from lostflops.explain.advise.claim import Claim
@@ -26,7 +27,6 @@ _LINE: Final = "idle.sync"
 _SMALLEST: Final = 0.02
 _NAMED: Final = 3
 _NOT_BLOCKING: Final = "blocking=removed"
-_SURE: Final = 0.9
 _USUAL: Final = 4
 """Fewer small collectives per step than this are normal in healthy jobs: a loss, a flag of the GradScaler, a norm."""
 _CLEAR: Final = 0.05
@@ -66,7 +66,7 @@ def _device(case: Case) -> Claim:
                 sources=lines,
             ),
         ),
-        confidence=_SURE,
+        strength=Strength.STRONG,
         certain_if="move the reads out of the loop: the gaps after them must disappear.",
         fix=(
             f"Call .item(), .cpu() and print(tensor) only every n steps{place}; until then keep losses and metrics on "
@@ -103,7 +103,7 @@ def _small_collectives(case: Case) -> Iterator[Claim]:
     s = "" if f"{calls:.3g}" == "1" else "s"
     barriers = made.a_step(rows & (made.size < 0))
     found = case.price(_NOT_BLOCKING)
-    is_unsure = calls < _USUAL and (found is None or found.low < _CLEAR)
+    is_unsure = calls < _USUAL and (found is None or found.ends[0] < _CLEAR)
     yield Claim(
         cause="sync",
         what=f"The program waits for {calls:.3g} small collective{s} per step{place}.",
@@ -120,7 +120,7 @@ def _small_collectives(case: Case) -> Iterator[Claim]:
                 sources=lines,
             ),
         ),
-        confidence=0.85,
+        strength=Strength.STRONG,
         certain_if="make these calls only every n steps: steps must get shorter by the expected gain.",
         fix=(
             f"Stack the values into one tensor and all_reduce it only every n steps{place}. Or use async_op=True and "

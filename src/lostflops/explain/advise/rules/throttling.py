@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from lostflops.core.estimate import Strength
 from lostflops.core.results import Evidence
 from lostflops.core.units import format_ns, format_share
-from lostflops.explain.advise.claim import Claim, Gain, Place
+from lostflops.explain.advise.claim import Claim, Place
 from lostflops.explain.advise.rule import Rule
 from lostflops.explain.advise.signs.series import (
     MORE,
@@ -20,6 +21,7 @@ from lostflops.explain.advise.signs.series import (
     does_more,
     growing_phase,
     measure_growth,
+    saving_of_first_steps,
     series,
 )
 from lostflops.explain.advise.signs.step_lines import collect_traced_steps
@@ -81,7 +83,6 @@ def _find(case: Case) -> Iterator[Claim]:
         return
     third = steps.ns.size // 3
     first, last = (round(float(np.median(part))) for part in (steps.ns[:third], steps.ns[-third:]))
-    gain = max(1 - first / float(steps.ns.mean()), 0.0)
     least = min(ratio for (ratio, _), is_slower in zip(by_rank, slower, strict=True) if is_slower)
     on_hosts = bool(case.total.on_thread) or not case.run.rows("select 1 from ranks where device is not null")
     yield Claim(
@@ -97,10 +98,10 @@ def _find(case: Case) -> Iterator[Claim]:
                 steps=(int(steps.step[0]), int(steps.step[-1])),
             ),
         ),
-        confidence=0.5 if on_hosts else 0.8,
+        strength=Strength.WEAK if on_hosts else Strength.FAIR,
         certain_if=_CONFIRM_ON_HOSTS if on_hosts else _CONFIRM,
         fix=_FIX_ON_HOSTS if on_hosts else _FIX,
-        gain=Gain(gain, gain / 2, min(gain * 1.5, 1.0), "the step time of the first third"),
+        saving=saving_of_first_steps(steps.ns),
         suspected=_SHARED if on_hosts else "",
     )
 

@@ -13,9 +13,10 @@ from lostflops.account.facts.kernel_names import short
 from lostflops.account.ledger.lines import HOST_LINES
 from lostflops.account.ledger.parts import in_optimizer, kernel_classes, launching_ops
 from lostflops.account.ledger.shares import by_event
+from lostflops.core.estimate import Estimate, Strength
 from lostflops.core.results import Evidence
 from lostflops.core.units import format_ns, format_share
-from lostflops.explain.advise.claim import Claim, Gain
+from lostflops.explain.advise.claim import Claim
 from lostflops.explain.advise.rule import Rule
 from lostflops.explain.advise.signs.computed_ranks import (
     attribute_line_share,
@@ -34,9 +35,6 @@ _LEAST: Final = 0.15
 """Chains must take at least this share of compute."""
 _SHORTEST: Final = 3
 """A chain has at least this many kernels."""
-_FUSED, _BEST, _WORST = 1.5, 1.0, 3.0
-"""Bytes that a fused chain moves, as multiples of its longest kernel: usual, best and worst case. That kernel reads and
-writes its tensors once; inputs of the others and tensors for backward are extra."""
 _LONGEST: Final = 12
 """A chain of more kernels counts as several: longer ones are rarely one expression."""
 _BUSY: Final = 0.8
@@ -60,8 +58,11 @@ class _Chains:
     longest: Ns
     """Time of its longest kernel."""
 
-    def estimate_saving(self, moved: float) -> int:
-        return int(np.maximum(self.ns - moved * self.longest, 0).sum())
+    @property
+    def most_saved(self) -> int:
+        """Time that fusing saves at most: the longest kernel reads and writes its tensors once, and a fused one does
+        too."""
+        return int((self.ns - self.longest).sum())
 
 
 def _find(case: Case) -> Iterator[Claim]:
@@ -71,8 +72,7 @@ def _find(case: Case) -> Iterator[Claim]:
         return
     ranks = on_device(case)
     part = _compute_share(case, ranks)
-    shares = [sum(own.estimate_saving(moved) for own in found) / compute for moved in (_WORST, _FUSED, _BEST)]
-    low, share, high = (one * part for one in shares)
+    saved = sum(own.most_saved for own in found) / compute
     idle = sum(case.total.lines[line] for line in HOST_LINES) / case.wall
     worst = max(found, key=lambda own: own.ns.sum())
     spent = sum(int(own.ns.sum()) for own in found) / compute * part
@@ -83,22 +83,15 @@ def _find(case: Case) -> Iterator[Claim]:
             f"Unfused elementwise kernels take {format_share(spent)} of the time of all ranks ({count:,.0f} kernels"
             f"{' per step' if case.total.steps else ' per rank'})."
         ),
-        taken=attribute_line_share(case, "compute", shares[1], ranks),
+        taken=attribute_line_share(case, "compute", saved, ranks),
         evidence=tuple(_evidence(worst)),
-        confidence=0.8 if idle < 1 - _BUSY else 0.6,
+        strength=Strength.STRONG if idle < 1 - _BUSY else Strength.FAIR,
         certain_if="record with torch.compile, after its first steps: these kernels must be fused.",
         fix=(
             "Use torch.compile(model), or compile only the modules with these kernels. Or call F.gelu, F.layer_norm, "
             "F.rms_norm, F.scaled_dot_product_attention and F.cross_entropy instead of writing out their formulas."
         ),
-        gain=Gain(share, min(low, share) if idle < 1 - _BUSY else 0.0, max(high, share), _basis()),
-    )
-
-
-def _basis() -> str:
-    return (
-        "the time of each chain minus that of one fused kernel "
-        f"({_FUSED:g} times the longest; range {_BEST:g} to {_WORST:g})"
+        saving=Estimate.bound(saved * part, "the time of each chain minus that of its longest kernel"),
     )
 
 

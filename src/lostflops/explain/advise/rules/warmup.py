@@ -14,9 +14,10 @@ import numpy.typing as npt
 from lostflops.account.ledger.samples import FEWEST, places
 from lostflops.account.pace.rhythm import MOST_STEPS, Rhythm, find_rhythm
 from lostflops.account.pace.timings import PHASES
+from lostflops.core.estimate import Estimate, Strength
 from lostflops.core.results import Evidence
 from lostflops.core.units import format_ns, format_share, pluralise
-from lostflops.explain.advise.claim import Claim, Gain, Place
+from lostflops.explain.advise.claim import Claim, Place
 from lostflops.explain.advise.rule import Rule
 from lostflops.explain.advise.signs.series import StepSeries, Values, series
 from lostflops.explain.advise.signs.step_lines import Traced, collect_traced_steps
@@ -55,6 +56,7 @@ _STALL: Final = 10.0
 _STALL_SHARE: Final = 0.1
 """Its extra time must be at least this part of the time of all steps."""
 _MOST_STEPS: Final = 10
+_EXTRA: Final = "the extra time of the slow steps, as a part of all steps"
 _MOST_OF_EXCESS: Final = 0.3
 """A source line is named if it has at least this part of the extra stack samples in slow steps."""
 
@@ -183,14 +185,14 @@ def _at_first(steps: _StepSeries, slow: Flags) -> Claim:
         ),
         taken=_attribute_slow_steps(steps, slow),
         evidence=(_evidence(steps, slow, "the first recorded steps"),),
-        confidence=0.75,
+        strength=Strength.FAIR,
         certain_if="record a longer run: it must have no more slow steps than this one.",
         fix=(
             "Nothing, if real runs are much longer than this one. Else keep compile caches between runs "
             "(TORCHINDUCTOR_CACHE_DIR=...), set torch.backends.cudnn.benchmark = False, and run the largest shape "
             "first. Measure step times after the warm-up."
         ),
-        gain=Gain(share, 0.0, share, "the extra time of the slow steps, as a part of all recorded steps"),
+        saving=Estimate.bound(share, _EXTRA),
     )
 
 
@@ -201,10 +203,10 @@ def _periodic_in_trace(steps: _StepSeries, slow: Flags, period: int) -> Claim:
         what=f"Every {ordinal(period)} step is far slower than the rest: {format_share(share)} of all step time.",
         taken=_attribute_slow_steps(steps, slow),
         evidence=(_evidence(steps, slow, f"{period} steps apart"),),
-        confidence=0.75,
+        strength=Strength.FAIR,
         certain_if=_CONFIRM,
         fix=_less_often(period, ""),
-        gain=Gain(share, share * 0.5, share, "the extra time of the slow steps, as a part of all recorded steps"),
+        saving=Estimate.bound(share, _EXTRA),
     )
 
 
@@ -222,21 +224,21 @@ def _periodic(case: Case, steps: _StepSeries, rhythm: Rhythm) -> Claim:
         ),
         taken={},
         evidence=(evidence, Evidence(f"probability of such a regular pattern by chance: {rhythm.p_value:.2g}")),
-        confidence=0.9,
+        strength=Strength.STRONG,
         certain_if=_CONFIRM,
         fix=_less_often(rhythm.period, source),
-        gain=_gain(steps, rhythm),
+        saving=_measure_saving(steps, rhythm),
     )
 
 
-def _gain(steps: _StepSeries, rhythm: Rhythm) -> Gain:
-    """Return the mean excess of all steps; its interval comes from the spread of the slow steps."""
+def _measure_saving(steps: _StepSeries, rhythm: Rhythm) -> Estimate:
+    """Return the mean excess of all steps; its range comes from the spread of the slow steps."""
     slow = np.sort(steps.ns[rhythm.is_slow])
     spread = float(np.subtract(*np.quantile(slow, (0.75, 0.25)))) / _QUARTILES
     share, freedom = rhythm.share, slow.size - 1.0
     off = share * t_quantile(CONFIDENCE, freedom) * spread / sqrt(slow.size) / rhythm.excess
     basis = f"the mean extra time of {slow.size:,} slow steps, as a part of all {steps.step.size:,} timed steps"
-    return Gain(share, max(share - off, -1.0), min(share + off, 1.0), basis)
+    return Estimate.measured(share, off, basis)
 
 
 def _less_often(period: int, source: str) -> str:
@@ -286,10 +288,10 @@ def _stall(steps: _StepSeries, slow: Flags) -> Iterator[Claim]:
         ),
         taken={},
         evidence=(_evidence(steps, slow, f"step {number}"),),
-        confidence=0.6,
+        strength=Strength.FAIR,
         certain_if=f"check the logs of the job and its hosts at step {number} (storage, network, memory, other jobs).",
         fix="Find out what stalled the job. If it happens again, record stacks during the stall with lostflops snap.",
-        gain=Gain(share, 0.0, share, "the extra time of the stalled step, as a part of all timed steps"),
+        saving=Estimate.bound(share, _EXTRA),
         suspected=f"It happened once in {pluralise(steps.step.size, 'step')}, so it may not happen again.",
     )
 

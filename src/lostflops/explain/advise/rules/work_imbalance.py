@@ -9,6 +9,7 @@ import numpy as np
 
 from lostflops.account.blame.sayings import cost_of
 from lostflops.account.ledger.lines import WAIT_LINES
+from lostflops.core.estimate import Strength
 from lostflops.core.results import Evidence
 from lostflops.core.units import format_ns, format_share, pluralise
 from lostflops.explain.advise.claim import Claim, Place
@@ -64,7 +65,7 @@ def _for_good(case: Case, loaded: Sequence[LateRank]) -> Claim:
         ),
         taken=lost,
         evidence=tuple(_cite_extra_work(case, one) for one in loaded),
-        confidence=first.confidence,
+        strength=first.strength,
         certain_if=f"count the {unit} of each rank in the training loop.",
         fix=(
             "Give every rank the same work: the same batch_size, and batches of similar length (sort by length, pack "
@@ -121,7 +122,7 @@ def _by_turns(case: Case, found: Uneven) -> Claim:
                 steps=tuple(worst.tolist()),
             ),
         ),
-        confidence=0.9,
+        strength=Strength.STRONG,
         certain_if="log the tokens and the forward time of each rank and step: they must rise together.",
         fix=(
             "Batch samples of similar length: use a batch sampler that sorts by length, or pack sequences to a fixed "

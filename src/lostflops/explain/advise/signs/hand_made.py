@@ -76,6 +76,6 @@ class Cure(NamedTuple):
 
 def best_buckets(case: Case) -> Cure:
     """Return DDP's default bucket size, unless a smaller one gains clearly more."""
-    gains = [found.gain if (found := case.price(f"ddp={size}")) is not None else -np.inf for size in _SIZES]
+    gains = [found.value if (found := case.price(f"ddp={size}")) is not None else -np.inf for size in _SIZES]
     size = _SIZES[1] if gains[1] > gains[0] + _BETTER else _SIZES[0]
     return Cure(size, f"ddp={size}")

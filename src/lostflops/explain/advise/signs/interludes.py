@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -11,20 +10,18 @@ import numpy as np
 from lostflops.account.ledger.lines import HOST_LINES, WAIT_LINES
 from lostflops.core.errors import UnknownCost
 from lostflops.core.units import pluralise
-from lostflops.explain.advise.claim import Gain
-from lostflops.explain.advise.signs.series import series
+from lostflops.explain.advise.signs.series import saving_of_extra_time, series
 
 if TYPE_CHECKING:
+    from lostflops.core.estimate import Estimate
     from lostflops.explain.advise.case import Case
     from lostflops.explain.advise.claim import Place
-    from lostflops.explain.advise.signs.series import StepSeries, Values
+    from lostflops.explain.advise.signs.series import Flags, StepSeries, Values
 
 LEAST: Final = 1_000_000
 """A step has an interlude only if that takes at least this many ns."""
 _FEWEST: Final = 2
 """At least this many steps must have an interlude: otherwise it is unknown how often it comes."""
-_QUANTILE: Final = (np.inf, 6.31, 2.92, 2.35, 2.13, 2.02, 1.94, 1.9)
-"""95% quantile of Student's t by degrees of freedom; the last value is used for 7 and more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +38,7 @@ class Interlude:
     """Number of steps from one to the next; 0 if it comes at irregular times."""
     each: float
     """Mean time of one, in ns."""
-    gain: Gain
+    saving: Estimate
     alone: bool
     """Some ranks do not have it: they wait."""
 
@@ -73,7 +70,7 @@ def interlude(case: Case, column: str, what: str) -> Interlude | None:
         ranks=ranks,
         every=_distance(steps),
         each=float(longest[has].mean()),
-        gain=_gain(longest, ns, has, what),
+        saving=_measure_saving(longest, ns, has, what),
         alone=len(ranks) < len(timed.ranks),
     )
 
@@ -88,20 +85,16 @@ def _distance(steps: np.ndarray[tuple[int], np.dtype[np.int64]]) -> int:
     return int(apart[count.argmax()]) if count.max() > count.sum() / 2 else 0
 
 
-def _gain(longest: Values, ns: Values, has: np.ndarray[tuple[int], np.dtype[np.bool_]], what: str) -> Gain:
+def _measure_saving(longest: Values, ns: Values, has: Flags, what: str) -> Estimate:
     """Return the extra time of these steps compared with the others, at most the recorded time: other ranks may compute
     meanwhile."""
     whole = float(ns.sum())
     usual = float(np.median(ns[~has])) if (~has).sum() >= _FEWEST else None
     most = longest[has]
     lost = most if usual is None else np.clip(ns[has] - usual, 0.0, most)
-    share = min(float(lost.sum()) / whole, 1.0)
-    count = int(lost.size)
-    spread = float(lost.std(ddof=1)) * math.sqrt(count) / whole * _QUANTILE[min(count - 1, len(_QUANTILE) - 1)]
-    low = min(max(share - spread, 0.0), share)
-    high = min(max(share + spread, float(most.sum()) / whole, share), 1.0)
-    steps = f"{pluralise(count, 'step')} of {has.size:,}"
-    return Gain(share, low, high, f"the extra time of {what} in {steps}")
+    source = f"the extra time of {what} in {pluralise(lost.size, 'step')} of {has.size:,}"
+    found = saving_of_extra_time(lost, whole, source)
+    return replace(found, high=min(max(found.ends[1], float(most.sum()) / whole), 1.0))
 
 
 def in_window(case: Case, column: str) -> dict[Place, int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from lostflops.core.estimate import Strength
 from lostflops.explain.advise.case import once_per_case
 from lostflops.explain.advise.signs.work_done import work_done
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from lostflops.explain.advise.case import Case
     from lostflops.explain.advise.signs.work_done import WorkDone
 
+_SURE: Final = 0.8
+"""Evidence that a rank is late is strong from this confidence: the judge gives less if few steps show it."""
 _EXPLAINS: Final = 0.4
 """Additional work must explain at least this part of the extra compute time of a rank."""
 
@@ -26,7 +29,7 @@ class LateRank:
     """A rank that is late, and whether that is due to more work."""
 
     found: SlowRank
-    confidence: float
+    strength: Strength
     more: float = 0.0
     """Share by which it did more work than its peers; 0 if it did the same."""
     done: WorkDone | None = None
@@ -36,7 +39,11 @@ class LateRank:
 @once_per_case
 def late_ranks(case: Case) -> list[LateRank]:
     """Return the ranks that are late according to `blame.habits`, the one that caused the longest waits first."""
-    return [LateRank(one, one.confidence, *_more(case, one)) for one in case.judgement.late]
+    return [LateRank(one, _strength(one.confidence), *_more(case, one)) for one in case.judgement.late]
+
+
+def _strength(confidence: float) -> Strength:
+    return Strength.STRONG if confidence >= _SURE else Strength.FAIR
 
 
 def _more(case: Case, one: SlowRank) -> tuple[float, WorkDone | None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from lostflops.core.estimate import Strength
 from lostflops.core.results import Evidence
 from lostflops.core.units import format_bytes, format_ns, format_share, pluralise
 from lostflops.explain.advise.claim import Claim
@@ -49,7 +50,7 @@ def unhidden(case: Case) -> Iterator[Claim]:
         what=f"Exposed communication takes {format_share(share)} of the time of all ranks: nothing computes meanwhile.",
         taken=taken,
         evidence=tuple(_evidence(case)),
-        confidence=0.7 if is_alone else 0.85,
+        strength=Strength.FAIR if is_alone else Strength.STRONG,
         certain_if=(
             "record the other ranks too: with only one rank, waits for the others count as transfer."
             if is_alone

@@ -31,7 +31,7 @@ KEY_BYTES: Final = 48
 """Each key begins at a multiple of this; the others are zero."""
 
 
-class Kind(IntEnum):
+class ValueKind(IntEnum):
     """How a field is read."""
 
     SKIPPED = 0
@@ -122,7 +122,7 @@ class State(IntEnum):
 
 
 LANE_PARTS: Final = 4
-_SKIPPED, _LATER = int(Kind.SKIPPED), int(Kind.LATER)
+_SKIPPED, _LATER = int(ValueKind.SKIPPED), int(ValueKind.LATER)
 _WIDTH: Final = len(ScanColumn)
 _ROW_BYTES: Final = WORD * _WIDTH
 _FARTHEST_US: Final = 4_000_000_000_000_000
@@ -568,19 +568,19 @@ def _read_field(i: int, kind: int, state: int) -> tuple[int, int]:
     """Return the end of a value, and the number that stands for it."""
     if kind in (_SKIPPED, _LATER):
         return _skip_value(i, kind == _SKIPPED, state), 0
-    if kind == Kind.INTEGER:
+    if kind == ValueKind.INTEGER:
         return (_skip_word(i), NULL) if byte_at(i) == 110 else _read_integer(i)
-    if kind == Kind.TIME:
+    if kind == ValueKind.TIME:
         return _read_time(i)
-    if kind == Kind.TEXT:
+    if kind == ValueKind.TEXT:
         return _read_text(i, state)
-    if kind == Kind.LANE:
+    if kind == ValueKind.LANE:
         return _read_lane_part(i, state)
-    if kind == Kind.RAW:
+    if kind == ValueKind.RAW:
         return _read_raw(i, state)
-    if kind == Kind.WHOLE:
+    if kind == ValueKind.WHOLE:
         return _read_whole(i)
-    if kind == Kind.PHASE:
+    if kind == ValueKind.PHASE:
         return _read_phase(i)
     return _skip_value(i, False, state), int(byte_at(i) != 110)
 
@@ -590,7 +590,7 @@ def _store_field(i: int, field: int, row: int, state: int) -> int:
     """Read a value into its place in the row; return its end."""
     kind = word_at(word_at(state + WORD * State.KINDS) + WORD * field)
     column = word_at(word_at(state + WORD * State.COLUMNS) + WORD * field)
-    if kind == Kind.DECIMAL:
+    if kind == ValueKind.DECIMAL:
         i, value, scale = _read_decimal(i)
         put_word(row + WORD * ScanColumn.OCCUPANCY, value)
         put_word(row + WORD * ScanColumn.OCCUPANCY_SCALE, scale)

@@ -11,20 +11,20 @@ import numpy.typing as npt
 
 from lostflops.ingest.common.columns import NULL, Texts
 from lostflops.ingest.formats.kineto import scan
-from lostflops.ingest.formats.kineto.scan import Kind, ScanColumn, State
+from lostflops.ingest.formats.kineto.scan import ScanColumn, State, ValueKind
 from lostflops.ingest.formats.kineto.schema import Args, Event, decode_events
 
 Rows = npt.NDArray[np.intp]
 
 _EVENT_KINDS: Final = {
-    "ph": Kind.PHASE,
-    "cat": Kind.TEXT,
-    "name": Kind.TEXT,
-    "ts": Kind.TIME,
-    "dur": Kind.TIME,
-    "pid": Kind.LANE,
-    "tid": Kind.LANE,
-    "args": Kind.ARGS,
+    "ph": ValueKind.PHASE,
+    "cat": ValueKind.TEXT,
+    "name": ValueKind.TEXT,
+    "ts": ValueKind.TIME,
+    "dur": ValueKind.TIME,
+    "pid": ValueKind.LANE,
+    "tid": ValueKind.LANE,
+    "args": ValueKind.ARGS,
 }
 _EVENT_COLUMNS: Final = {
     "ph": ScanColumn.PHASE,
@@ -58,15 +58,18 @@ _ARGS_COLUMNS: Final = {
     "stream": ScanColumn.STREAM,
 }
 _ARGS_KINDS: Final = {
-    **{name: Kind.RAW if column >= ScanColumn.INPUTS else Kind.INTEGER for name, column in _ARGS_COLUMNS.items()},
-    "bytes": Kind.WHOLE,
-    "size": Kind.WHOLE,
-    "wait_stream": Kind.WHOLE,
-    "wait_correlation": Kind.WHOLE,
-    "occupancy": Kind.DECIMAL,
-    "collective": Kind.PRESENT,
-    "device": Kind.LANE,
-    "stream": Kind.LANE,
+    **{
+        name: ValueKind.RAW if column >= ScanColumn.INPUTS else ValueKind.INTEGER
+        for name, column in _ARGS_COLUMNS.items()
+    },
+    "bytes": ValueKind.WHOLE,
+    "size": ValueKind.WHOLE,
+    "wait_stream": ValueKind.WHOLE,
+    "wait_correlation": ValueKind.WHOLE,
+    "occupancy": ValueKind.DECIMAL,
+    "collective": ValueKind.PRESENT,
+    "device": ValueKind.LANE,
+    "stream": ValueKind.LANE,
 }
 """Fields that are not listed are decoded where they are needed."""
 _COLUMNS: Final = (_EVENT_COLUMNS, _ARGS_COLUMNS)
@@ -226,8 +229,8 @@ class CodeMap:
 
 def _set_schema(keep: Callable[[State, npt.NDArray[Any]], None]) -> int:
     """Set the keys, with their hash table, and the kind and column of each field; return the field `args`."""
-    fields = [(0, key, _EVENT_KINDS.get(name, Kind.LATER), name) for name, key in _keys(Event)]
-    fields += [(1, key, _ARGS_KINDS.get(name, Kind.LATER), name) for name, key in _keys(Args)]
+    fields = [(0, key, _EVENT_KINDS.get(name, ValueKind.LATER), name) for name, key in _keys(Event)]
+    fields += [(1, key, _ARGS_KINDS.get(name, ValueKind.LATER), name) for name, key in _keys(Args)]
     slots = np.zeros(scan.KEY_SLOTS, np.int64)
     columns = [_UNSET]
     for number, (level, key, _, name) in enumerate(fields, 1):
@@ -241,9 +244,9 @@ def _set_schema(keep: Callable[[State, npt.NDArray[Any]], None]) -> int:
     keep(State.KEY_SIZES, np.array([0, *(len(field[1]) for field in fields)]))
     keep(State.KEY_LEVELS, np.array([0, *(field[0] for field in fields)]))
     keep(State.KEY_SLOTS, slots)
-    keep(State.KINDS, np.array([Kind.SKIPPED, *(field[2] for field in fields)], np.int64))
+    keep(State.KINDS, np.array([ValueKind.SKIPPED, *(field[2] for field in fields)], np.int64))
     keep(State.COLUMNS, np.array(columns, np.int64))
-    return [field[2] for field in fields].index(Kind.ARGS) + 1
+    return [field[2] for field in fields].index(ValueKind.ARGS) + 1
 
 
 def _empty_row() -> npt.NDArray[np.int64]:
