@@ -12,16 +12,23 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Collection, Iterator
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Final
+from unittest.mock import patch
 from zlib import crc32
+
+import msgspec
 
 from clinic.held_out.synthetic import CASES as FIRST_CASES
 from clinic.held_out_2.synthetic import CASES as SECOND_CASES
+from clinic.outcomes import Named, Row, earlier_rows, measured_savings, rows_of
 from clinic.patients import NotHere, Patient
 from clinic.real import REAL
 from clinic.record import Job, record, time_job
@@ -29,6 +36,15 @@ from clinic.registry import HELD_OUT_SETS
 from clinic.scoring import Outcome
 from clinic.synthetic import CASES
 from clinic.visits import gain, gains, make
+from lostflops.core.estimate import Estimate
+from lostflops.core.results import Finding
+from lostflops.explain.advise import findings
+from lostflops.explain.advise.calibration import calibrated
+from lostflops.explain.advise.case import Case
+from lostflops.explain.advise.diagnose import examine
+from lostflops.explain.advise.diagnosis import diagnosis_code
+from lostflops.explain.advise.findings import Priced
+from lostflops.store.run import Run
 
 ROUNDS: Final = 3
 """Rounds of sick and fixed runs: they differ by what a saving cannot be measured to."""
@@ -45,6 +61,9 @@ TIMED: Final = 3
 `clinic/results` has of the patient is taken, and the timed ones show how far that is off."""
 OUTCOME: Final = "outcome.json"
 _BEING_MADE: Final = ".being-made"
+_DIAGNOSES: Final = ".diagnoses"
+RESULTS: Final = Path(__file__).with_name("results")
+PROCESSES: Final = 2
 _SPIN: Final = "import os\nparent = os.getppid()\nwhile os.getppid() == parent:\n    sum(range(100_000))"
 
 
@@ -67,8 +86,8 @@ def entries(only: Collection[str] = ()) -> Iterator[Entry]:
 
 
 def _real() -> Iterator[Entry]:
-    patients = [*REAL, *(one for some in HELD_OUT_SETS.values() for one in some if one.is_real)]
-    patients.sort(key=lambda one: crc32(one.name.encode()))
+    named = {one.name: one for some in (*HELD_OUT_SETS.values(), REAL) for one in some if one.is_real}
+    patients = sorted(named.values(), key=lambda one: crc32(one.name.encode()))
     for number in range(TIMES):
         for place, patient in enumerate(patients):
             busy = LOADS[(place + number) % len(LOADS)]
@@ -155,3 +174,65 @@ def busy_cores(count: int) -> Iterator[None]:
         for one in spinning:
             one.kill()
             one.wait()
+
+
+def score_library(folder: Path) -> list[Row]:
+    """Diagnose every entry with the code as it is, and return what each diagnosis says beside the truth. Diagnoses by
+    the same code are kept. Of a job that the library lacks, the outcome in `clinic/results` is used."""
+    truths = {
+        file.parent: Outcome.from_json(json.loads(file.read_text(encoding="utf-8")))
+        for file in sorted(folder.rglob(OUTCOME))
+        if (file.parent / "sick" / "run.json").exists() and _BEING_MADE not in file.parts
+    }
+    kept = folder / _DIAGNOSES / diagnosis_code()
+    kept.mkdir(parents=True, exist_ok=True)
+    with ProcessPoolExecutor(PROCESSES) as pool:
+        diagnoses = pool.map(partial(_diagnose_once, kept), truths)
+        named = dict(zip(truths, diagnoses, strict=True))
+    earlier = published()
+    known = Counter(one.name for one in earlier.values())
+    savings = measured_savings(list(truths.values()), [one for one in earlier.values() if known[one.name] == 1])
+    pairs = zip(truths.items(), savings, strict=True)
+    rows = [row for (entry, truth), saving in pairs for row in rows_of(truth, entry.name, named[entry], saving)]
+    recorded = {truth.name for truth in truths.values()}
+    return rows + [
+        row for entry, one in earlier.items() if one.name not in recorded for row in earlier_rows(one, entry)
+    ]
+
+
+def published() -> dict[str, Outcome]:
+    """Return the outcomes in `clinic/results`, by set and job."""
+    files = {file.stem: json.loads(file.read_text(encoding="utf-8")) for file in sorted(RESULTS.glob("*.json"))}
+    return {
+        f"{name}/{patient['name']}": Outcome.from_json(patient)
+        for name, told in files.items()
+        for patient in told["patients"]
+    }
+
+
+def _diagnose_once(kept: Path, entry: Path) -> list[Named]:
+    file = kept / f"{entry.name}.json"
+    if not file.exists():
+        written = file.with_suffix(f".{os.getpid()}")
+        written.write_bytes(msgspec.json.encode(_diagnose(entry)))
+        written.rename(file)
+    return msgspec.json.decode(file.read_bytes(), type=list[Named])
+
+
+def _diagnose(entry: Path) -> list[Named]:
+    """Return what a diagnosis names, with its savings before they were calibrated."""
+    raw: dict[Estimate, Estimate] = {}
+
+    def remember(saving: Estimate, cause: str) -> Estimate:
+        shown = calibrated(saving, cause)
+        raw[shown] = saving
+        return shown
+
+    with Run.open(entry / "sick") as run, patch.object(findings, "calibrated", remember):
+        return [_named(finding, priced, raw) for finding, priced in examine(Case(run)).items]
+
+
+def _named(finding: Finding, priced: Priced, raw: Mapping[Estimate, Estimate]) -> Named:
+    saving = None if priced.saving is None else raw[priced.saving]
+    value = (None, 0.0, None, None) if saving is None else (saving.kind, saving.value, saving.low, saving.high)
+    return Named(finding.cause, priced.strength, *value, finding.ranks, not finding.is_suspected)

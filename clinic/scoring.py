@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from math import prod
@@ -170,18 +169,6 @@ class Outcome:
             return False
         return self.interval[0] <= self.measured <= self.interval[1]
 
-    @property
-    def row(self) -> str:
-        """The row of the confusion matrix: of several causes, the one that was found."""
-        if not self.causes:
-            return HEALTHY
-        right = (cause for cause, ids in zip(self.causes, self.names, strict=True) if self.column in ids)
-        return next(right, self.causes[0])
-
-    @property
-    def column(self) -> str:
-        return self.found[0].cause if self.found else NOTHING
-
     def to_json(self) -> dict[str, Any]:
         return {
             "name": self.name,
@@ -279,30 +266,7 @@ class Score:
             count(one.names_layer for one in sick if one.layer),
         )
 
-    def to_json(self) -> dict[str, Any]:
-        counts = {
-            "top_1": self.top_1,
-            "top_3": self.top_3,
-            "rank": self.rank,
-            "layer": self.layer,
-            "false_alarms": self.false_alarms,
-            "near": self.near,
-            "inside": self.inside,
-            "about_zero": self.about_zero,
-        }
-        told = {name: {"count": one.right, "of": one.of, "share": one.share} for name, one in counts.items()}
-        return {**told, "interval_width": self.width, "skipped": self.skipped}
-
 
 def count(verdicts: Iterable[bool]) -> Count:
     every = list(verdicts)
     return Count(sum(every), len(every))
-
-
-def confusion(outcomes: Sequence[Outcome]) -> dict[str, Counter[str]]:
-    """By true cause, how often each cause was the first finding."""
-    matrix: dict[str, Counter[str]] = {}
-    for one in outcomes:
-        if not one.skipped:
-            matrix.setdefault(one.row, Counter())[one.column] += 1
-    return matrix

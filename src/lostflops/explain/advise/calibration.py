@@ -1,21 +1,130 @@
-"""How often findings were right, and savings inside their ranges, on recorded jobs with known causes.
+"""How often findings were right, and how far savings were off, on recorded jobs whose causes are known.
 
-No outcomes were counted yet: ranges stay as they are, and no probability is known.
+`calibration.json` is written by `python -m clinic --calibrate` from the outcomes of the clinic; nothing in it is typed.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from functools import cache
+from math import exp, log, pi, sqrt
+from pathlib import Path
+from typing import Final
 
-if TYPE_CHECKING:
-    from lostflops.core.estimate import Estimate, Strength
+import msgspec
+
+from lostflops.core.estimate import Estimate, Kind, Strength
+
+FILE: Final = Path(__file__).with_name("calibration.json")
+NO_TIME: Final = "none"
+"""The kind of a finding that costs no time yet, such as growing memory."""
+KINDS: Final = (*(str(kind) for kind in Kind), NO_TIME)
+LEAST: Final = 0.01
+"""Smaller savings are as likely to be right as this one: the smallest that the outcomes contain."""
 
 
-def probability_right(cause: str, strength: Strength, saving: Estimate) -> float | None:  # noqa: ARG001 - no outcomes yet
-    """Return how often such a finding was right; None if that was not counted."""
-    return None
+class Reach(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How far a measured saving is from an estimate in nine of ten jobs, in units of `scale`."""
+
+    jobs: int
+    """Jobs that it was counted on."""
+    floor: float
+    slope: float
+    below: float
+    above: float
+
+    def __post_init__(self) -> None:
+        if self.jobs < 1 or min(self.floor, self.slope, self.below, self.above) < 0:
+            raise ValueError("a reach is negative or was counted on no job")
+
+    def scale(self, value: float, half: float) -> float:
+        """Return the unit on one side of an estimate: half the width of its range there, and what no range knows."""
+        return half + self.floor + self.slope * abs(value)
+
+    def apply(self, saving: Estimate, factor: float = 1.0) -> Estimate:
+        """Return the saving with the range that this reach gives, for a rule that is off by `factor` times as much as
+        others. A saving that is above zero in what was recorded stays above it."""
+        value, low, high = saving.value, saving.low, saving.high
+        if low is None or high is None:
+            return saving
+        upper = min(value + factor * self.above * self.scale(value, high - value), 1.0)
+        if saving.kind is Kind.BOUND:
+            return Estimate.bound(upper, saving.source)
+        lower = value - factor * self.below * self.scale(value, value - low)
+        return replace(saving, low=max(lower, min(low, LEAST)) if low > 0 else lower, high=upper)
 
 
-def calibrated(saving: Estimate) -> Estimate:
-    """Return the saving with a range that includes nine of ten outcomes of its kind."""
-    return saving
+class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How a rule differs from all rules together, in log odds."""
+
+    offset: float
+    spread: float
+    """How uncertain the offset is: a standard deviation, as large as rules differ for a rule without outcomes."""
+
+
+class Odds(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Log odds that a finding is right: the sum of these, by its evidence and its saving."""
+
+    intercept: float
+    strength: dict[Strength, float]
+    kind: dict[str, float]
+    size: float
+    """By the logarithm of the saving."""
+    spread: float
+    """By how much rules differ, as a standard deviation."""
+    rules: dict[str, Rule]
+
+    def __post_init__(self) -> None:
+        if set(self.strength) != set(Strength) or set(self.kind) != set(KINDS):
+            raise ValueError("a strength of evidence or a kind of estimate is missing")
+
+    def probability(self, cause: str, strength: Strength, kind: str, value: float) -> float:
+        rule = self.rules.get(cause, Rule(0.0, self.spread))
+        odds = self.intercept + self.strength[strength] + self.kind[kind] + self.size * log_size(value) + rule.offset
+        return moderate(odds, rule.spread)
+
+
+class Calibration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    outcomes: str
+    """Digest of the outcomes that it was computed from."""
+    coverage: float
+    """Share of measured savings that ranges contain."""
+    ranges: dict[Kind, Reach]
+    factors: dict[str, float]
+    """By rule, how far off its savings are, compared with all rules; 1 for a rule without outcomes."""
+    odds: Odds
+
+    def __post_init__(self) -> None:
+        if not 0 < self.coverage < 1:
+            raise ValueError("coverage is not a share")
+
+
+def log_size(value: float) -> float:
+    return log(max(value, LEAST))
+
+
+def moderate(odds: float, spread: float) -> float:
+    """Return the mean probability where the log odds are that uncertain: nearer to a half than without it."""
+    return 1 / (1 + exp(-odds / sqrt(1 + pi * spread**2 / 8)))
+
+
+@cache
+def read_calibration(file: Path = FILE) -> Calibration:
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=Calibration)
+    except msgspec.MsgspecError as error:
+        raise ValueError(f"{file} is not a calibration: {error}. Write it with: python -m clinic --calibrate") from None
+
+
+def calibrated(saving: Estimate, cause: str) -> Estimate:
+    """Return the saving with a range that contains the measured saving in nine of ten jobs, if its kind was counted."""
+    known = read_calibration()
+    reach = known.ranges.get(saving.kind)
+    return saving if reach is None else reach.apply(saving, known.factors.get(cause, 1.0))
+
+
+def probability_right(cause: str, strength: Strength, saving: Estimate | None) -> float:
+    """Return how often a finding with this evidence was right, of a cause that costs no time yet without a saving. A
+    rule with few outcomes is judged by all rules."""
+    kind, value = (NO_TIME, 0.0) if saving is None else (str(saving.kind), saving.value)
+    return read_calibration().odds.probability(cause, strength, kind, value)

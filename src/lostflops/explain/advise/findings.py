@@ -47,8 +47,13 @@ class Priced:
         return 0.0 if self.saving is None else self.saving.value
 
     @property
-    def probability(self) -> float | None:
-        return None if self.saving is None else probability_right(self.claim.cause, self.claim.strength, self.saving)
+    def strength(self) -> Strength:
+        """The strength of the evidence: what the rule itself doubts is weak."""
+        return Strength.WEAK if self.claim.suspected else self.claim.strength
+
+    @property
+    def probability(self) -> float:
+        return probability_right(self.claim.cause, self.strength, self.saving)
 
     @property
     def doubt(self) -> str:
@@ -60,9 +65,6 @@ class Priced:
             return "What the fix saves is a guess: nothing measured it."
         if saving is not None and not saving.is_gain:
             return "The fix may save nothing: the range of its saving includes zero."
-        if probability is None:
-            strength = claim.strength
-            return "" if strength is Strength.STRONG else f"The evidence is {strength}: {strength.meaning}."
         is_enough = probability >= FOUND_FROM
         return "" if is_enough else f"Such findings were right in only {format_percent(probability)} of jobs."
 
@@ -79,10 +81,10 @@ def price_claim(case: Case, claim: Claim) -> Priced:
     if found is None and claim.costs_time:
         return _price_by_ledger(case, claim)
     if found is None or not claim.changes:
-        return Priced(claim, found and calibrated(found))
+        return Priced(claim, found and calibrated(found, claim.cause))
     limited = _limit(case, claim, found)
     stored = case.predictions[claim.changes] if limited.source == found.source else None
-    return Priced(claim, calibrated(limited), stored)
+    return Priced(claim, calibrated(limited, claim.cause), stored)
 
 
 def _limit(case: Case, claim: Claim, found: Estimate) -> Estimate:
@@ -106,7 +108,8 @@ def _price_by_ledger(case: Case, claim: Claim) -> Priced:
         claim = replace(claim, suspected=_MISREAD)
     why = case.refused.get(claim.changes, "")
     share = sum(claim.taken.values()) / (case.wall or 1)
-    return Priced(claim, calibrated(Estimate.bound(share, _OWN_TIME + (f" ({why})" if why else ""))))
+    limit = Estimate.bound(share, _OWN_TIME + (f" ({why})" if why else ""))
+    return Priced(claim, calibrated(limit, claim.cause))
 
 
 def _describe_prediction(stored: StoredPrediction) -> Prediction:

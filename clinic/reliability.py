@@ -1,0 +1,119 @@
+"""Outcomes of a library as tables: how often each rule is right, and whether ranges and probabilities hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from statistics import median
+
+from clinic.calibrate import (
+    COVERAGE,
+    Held,
+    calibration_error,
+    check_odds,
+    check_ranges,
+    fit_odds,
+    probability,
+)
+from clinic.outcomes import Row
+from clinic.scoring import Count, count
+from clinic.tables import table
+
+
+def reliability(rows: Sequence[Row]) -> Iterator[str]:
+    """Yield the tables, each with its heading."""
+    yield f"### Entries\n\n{_entries(rows)}"
+    yield f"### Findings\n\n{_findings(rows)}"
+    yield f"### Ranges of savings\n\n{_ranges(check_ranges(rows))}\n\n{_measuring(rows)}"
+    yield f"### Probability that a finding is right\n\n{_odds(rows)}"
+    yield f"### Rules\n\n{_rules(rows)}"
+
+
+def _entries(rows: Sequence[Row]) -> str:
+    kinds = (("recorded, with a fault", True, True), ("recorded, healthy", True, False))
+    kinds += (("simulated, with a fault", False, True), ("simulated, healthy", False, False))
+    lines = []
+    for name, is_real, is_sick in kinds:
+        own = [row for row in rows if row.is_real is is_real and row.is_sick is is_sick]
+        loads = {row.entry: row.load for row in own}
+        busy = [len({row.entry for row in own if row.busy == cores}) for cores in (0, 1, 2)]
+        jobs = str(len({row.job for row in own}))
+        lines.append((name, jobs, *map(str, busy), f"{median(loads.values()):.0f}" if loads else ""))
+    heads = ("kind", "jobs", "entries", "one core busy", "two cores busy", "median load")
+    return table(heads, lines, right=range(1, 6))
+
+
+def _findings(rows: Sequence[Row]) -> str:
+    lines = []
+    for name, is_real in (("recorded", True), ("simulated", False)):
+        entries: dict[str, list[Row]] = {}
+        for row in rows:
+            if row.is_real is is_real:
+                entries.setdefault(row.entry, []).append(row)
+        sick = [own for own in entries.values() if own[0].is_sick]
+        healthy = [own for own in entries.values() if not own[0].is_sick]
+        first = count(bool(own[0].is_found and own[0].is_right) for own in sick)
+        named = count(any(row.is_right for row in own) for own in sick)
+        alarms = count(any(row.is_found for row in own) for own in healthy)
+        lines.append((name, str(first), str(named), str(alarms)))
+    heads = ("jobs", "first finding right", "cause found or suspected", "false alarms in healthy jobs")
+    return table(heads, lines, right=(1, 2, 3))
+
+
+def _ranges(held: Sequence[Held]) -> str:
+    heads = (
+        "kind",
+        "jobs that are",
+        "jobs",
+        "inside before",
+        f"inside after ({COVERAGE:.0%} aimed at)",
+        "with the error of measuring",
+        "width before",
+        "width after",
+    )
+    lines = [
+        (
+            str(one.kind),
+            "recorded" if one.is_real else "simulated",
+            str(one.jobs),
+            *(f"{share:.0%}" for share in (one.raw, one.inside, one.inside_with_error)),
+            *(f"{100 * width:.0f}" for width in (one.raw_width, one.width)),
+        )
+        for one in held
+    ]
+    return table(heads, lines, right=range(2, 8))
+
+
+def _measuring(rows: Sequence[Row]) -> str:
+    errors = [row.error for row in rows if row.has_range and row.is_real]
+    if not errors:
+        return "No saving of a recorded job was measured."
+    return f"Measured savings of recorded jobs have a median standard error of {100 * median(errors):.1f} points."
+
+
+def _odds(rows: Sequence[Row]) -> str:
+    bins = check_odds(rows)
+    lines = [
+        (f"{one.low:.0%} to {one.high:.0%}", f"{one.weight:.0f}", f"{one.expected:.0%}", f"{one.right:.0%}")
+        for one in bins
+    ]
+    shown = table(("probability", "jobs", "mean probability", "right"), lines, right=(1, 2, 3))
+    return f"{shown}\n\nExpected calibration error: {calibration_error(bins):.3f}."
+
+
+def _rules(rows: Sequence[Row]) -> str:
+    odds = fit_odds(rows)
+    lines = []
+    for cause in sorted({row.cause for row in rows if row.cause}):
+        own = [row for row in rows if row.cause == cause]
+        judged = [row for row in own if row.is_right is not None]
+        chances = [probability(odds, row) for row in own]
+        found, right = (
+            count(bool(row.is_right) for row in chosen) for chosen in ([row for row in judged if row.is_found], judged)
+        )
+        side = len(own) - len(judged)
+        lines.append((cause, str(right), _count(found), str(side or ""), f"{min(chances):.0%} to {max(chances):.0%}"))
+    return table(("cause", "right", "right if found", "side effects", "probability"), lines, right=range(1, 5))
+
+
+def _count(one: Count) -> str:
+    return str(one) if one.of else ""
