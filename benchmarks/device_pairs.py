@@ -64,9 +64,7 @@ def compare(traces: Path) -> Iterator[Outcome]:
 
 def main() -> None:
     outcomes = list(compare(Path(sys.argv[1])))
-    print(
-        "| job | to | recorded ms | predicted ms | 90% interval | measured ms | error |\n|---|---|--:|--:|--:|--:|--:|"
-    )
+    print("| job | to | recorded ms | predicted ms | range | measured ms | error |\n|---|---|--:|--:|--:|--:|--:|")
     for one in outcomes:
         ms = [f"{value / 1e6:.1f}" for value in (one.now, one.predicted, one.low, one.high, one.measured)]
         print(f"| {one.job} | {one.to} | {ms[0]} | {ms[1]} | {ms[2]} to {ms[3]} | {ms[4]} | {one.error:+.1%} |")

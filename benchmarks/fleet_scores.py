@@ -90,7 +90,7 @@ class HostScores:
         print(f"{title}\n  planted slow hosts found     {self.found}")
         print(f"  of those slow in {OFTEN} runs      {self.often}\n  healthy hosts blamed         {self.blamed}")
         print(f"  named hosts that are healthy {self.wrong}")
-        print(f"  90% intervals with the truth {self.covered}", flush=True)
+        print(f"  ranges with the truth {self.covered}", flush=True)
 
 
 def count_slow_runs(times: HostTimes, host: SlowHostTruth) -> int:

@@ -40,7 +40,7 @@ class Source:
 
     def calls(self, name: str) -> list[ast.Call]:
         found = [node for node in ast.walk(self.tree) if isinstance(node, ast.Call)]
-        return [node for node in found if isinstance(node.func, ast.Name) and node.func.id == name]
+        return [node for node in found if ast.unparse(node.func) == name]
 
     def texts(self, node: ast.expr | None) -> list[str]:
         """What an expression can be, where it is text; what is only known of a run is an ellipsis."""
@@ -68,18 +68,6 @@ class Source:
         whole = [text for one in inside if isinstance(one, ast.Return) for text in self.texts(one.value)]
         appended = [one.args[0] for one in inside if isinstance(one, ast.Call) and _is_append(one)]
         return whole or [text for part in appended for text in self.texts(part)]
-
-    def numbers(self, node: ast.expr | None) -> list[float]:
-        """The numbers that an expression can be."""
-        match node:
-            case ast.Constant(value=int() | float() as number):
-                return [number]
-            case ast.IfExp():
-                return [*self.numbers(node.body), *self.numbers(node.orelse)]
-            case ast.Name(id=name) if isinstance(getattr(self.module, name, None), int | float):
-                return [getattr(self.module, name)]
-            case _:
-                return []
 
     def compared(self) -> set[str]:
         """Texts that something is compared with."""

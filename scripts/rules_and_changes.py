@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
 from collections.abc import Iterable
@@ -9,19 +10,24 @@ from importlib import import_module
 from types import ModuleType
 
 from lostflops.account.ledger.lines import LINES
+from lostflops.core.estimate import Strength
 from lostflops.explain.advise.rule import Rule
 from lostflops.explain.advise.rules import RULES
 from lostflops.predict.whatif.change import Change
 from lostflops.predict.whatif.changes import CHANGES
 from reading_code import Source
 
+ESTIMATES = ("Estimate", "Estimate.bound", "Estimate.measured", "saving_of_extra_time")
+"""Calls that make an estimate; the last argument says what it was computed from."""
 SIGNS = "lostflops.explain.advise.signs"
 RULES_INTRODUCTION = """\
 The rules of `lostflops diagnose`, one per cause. [Causes](../explanation/causes.md) explains how each cause is
 recognised and the limits of that; this page lists, from the code, what a rule reads, its thresholds, its fix and how
-its gain is computed. An ellipsis replaces text that depends on the run. A finding must save at least 3% of the step,
-and more than the uncertainty of its own estimate.
+its saving is computed, if not by a what-if or from the time attributed to it. An ellipsis replaces text that depends on
+the run. A finding must save at least 3% of the step. Evidence is graded:
+
 """
+RULES_INTRODUCTION += "\n".join(f"- *{one}*: {one.meaning}" for one in Strength) + "\n"
 CHANGES_INTRODUCTION = """\
 All changes for `lostflops whatif --change NAME=VALUE`. `lostflops whatif RUN --list` shows which apply to a run, and
 `--all` tries the values listed under "tried". How each is computed, and its error where the true effect is known:
@@ -89,7 +95,7 @@ def _rule(rule: Rule) -> str:
         ("what-ifs it uses", _asked(source)),
         ("its own estimate", _texts(_bases(source))),
         ("to confirm", _texts(text for claim in claims for text in source.texts(claim.get("certain_if")))),
-        ("confidence", _confidence(source.numbers(claim.get("confidence")) for claim in claims)),
+        ("evidence", _strengths(claim.get("strength") for claim in claims)),
     ]
     rows = [f"| {name} | {_cell(told)} |" for name, told in facts if told]
     more = f"[How it is recognised](../explanation/causes.md#{anchor(rule.cause)})."
@@ -104,12 +110,9 @@ def _signs(source: Source) -> str:
     return _lines_of(told)
 
 
-def _confidence(found: Iterable[list[float]]) -> str:
-    numbers = sorted({number for one in found for number in one})
-    if not numbers:
-        return "depends on the evidence: shown with each finding"
-    shares = dict.fromkeys((f"{numbers[0]:.0%}", f"{numbers[-1]:.0%}"))
-    return f"{' to '.join(shares)}: how often the rule expects to be right with such evidence"
+def _strengths(found: Iterable[ast.expr | None]) -> str:
+    text = " ".join(ast.unparse(one) for one in found if one is not None)
+    return " or ".join(one for one in Strength if f"Strength.{one.name}" in text) or "depends on the run"
 
 
 def _lines(source: Source) -> list[str]:
@@ -126,8 +129,9 @@ def _asked(source: Source) -> str:
 def _bases(source: Source) -> list[str]:
     """Return what estimates of the rule, and of the signs that it reads, are based on."""
     sources = [source, *(Source(import_module(name)) for name in dict.fromkeys(source.modules_of(SIGNS)))]
-    calls = [(one, call) for one in sources for call in one.calls("Gain") if len(call.args) == 4]
-    return [text for one, call in calls for text in one.texts(call.args[3])]
+    return [
+        text for one in sources for name in ESTIMATES for call in one.calls(name) for text in one.texts(call.args[-1])
+    ]
 
 
 def _change(one: Change) -> str:

@@ -57,7 +57,7 @@ def line_sums(report: dict[str, Any]) -> dict[str, int]:
 
 def check_report(report: dict[str, Any]) -> None:
     assert json.loads(json.dumps(report, allow_nan=False)) == report
-    assert report["schema"] == "lostflops.report/2"
+    assert report["schema"] == "lostflops.report/3"
     assert report.keys() >= KEYS
     _check_ledger(report["ledger"])
     _check_ranks(report)

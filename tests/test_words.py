@@ -28,7 +28,7 @@ BANNED = {
     r"\bcertain if\b": "to confirm",
     r"\bby the way it is written\b|\bto the letter\b": "exactly as documented",
     r"\bnobody\b": "not recorded, unknown, no process",
-    r"\bnine times of ten\b|\bnine of ten times\b": "90% interval",
+    r"\bnine times of ten\b|\bnine of ten times\b|\b90% (interval|from|to|range)\b": "range",
     r"\bstands? out\b": "was found",
     r"\blooked for\b": "checked",
     r"\b(likened|dealt|evened|remembered)\b": "compared, divided, made equal, stored",

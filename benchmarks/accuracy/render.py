@@ -123,7 +123,7 @@ def _summary(results: Sequence[dict[str, Any]]) -> str:
         ("error of the step time, mean absolute", f"{mean(errors):.1%}"),
         ("median, worst", f"{median(errors):.1%}, {max(errors):.1%}"),
         (f"wrong sign of a gain or loss over {CLEAR:.0%}", f"{wrong} of {len(clear)}"),
-        ("measured step inside the 90% interval", f"{inside} of {len(told)} ({inside / len(told):.0%})"),
+        ("measured step inside the range", f"{inside} of {len(told)} ({inside / len(told):.0%})"),
         ("median width of the intervals", f"±{median(_width(trial) for _, trial in told):.1%} of the prediction"),
         ("median error of the unchanged replay", f"{median(abs(trial['replay_error']) for _, trial in told):.1%}"),
     )

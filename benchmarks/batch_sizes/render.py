@@ -65,7 +65,7 @@ def figures() -> Iterator[str]:
         "chosen on these runs."
     )
     if steps:
-        yield f"\n{inside} of {len(steps)} step times are inside their 90% intervals."
+        yield f"\n{inside} of {len(steps)} step times are inside their ranges."
 
 
 def _mb(count: int | None) -> str:

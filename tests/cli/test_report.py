@@ -65,7 +65,7 @@ def whole(lines: dict[str, int]) -> dict[str, int]:
 def test_json_field_by_field(lostflops, golden: Path) -> None:
     found = answer(lostflops, "report", golden)
     check_report(found)
-    assert found["schema"] == "lostflops.report/2"
+    assert found["schema"] == "lostflops.report/3"
     assert found["window"] == {"kind": "steps", "ranks": [0, 1], "steps": [10, 11], "wall_ns": 172_000}
     assert found["ranks"] == [
         {"rank": 0, "wall_ns": 172_000, "lines": whole(BUSY_LINES)},

@@ -17,7 +17,7 @@ def test_an_error_is_a_share_of_the_measured_step() -> None:
 def test_the_summary_has_the_mean_without_sign() -> None:
     text = show([trial(0.11, 0.1), trial(0.09, 0.1)], {"other": "does not apply"})
     assert "Mean error 10.0% of the step" in text
-    assert "2 of 2 inside the interval" in text
+    assert "2 of 2 inside the range" in text
     assert "other: does not apply" in text
 
 

@@ -47,7 +47,7 @@ def test_a_slow_host_is_slower_by_what_was_planted(tmp_path: Path) -> None:
     assert dict(lines) == made.lines
     assert made.window_ns == sum(made.lines.values())
     assert made.findings[0].id == "straggler:4"
-    assert made.findings[0].gain == report["findings"][0]["prediction"]["gain"]
+    assert made.findings[0].gain == report["findings"][0]["saving"]["value"]
 
 
 def test_a_run_on_one_host_compares_no_hosts(tmp_path: Path) -> None:

@@ -416,7 +416,7 @@ def stored_predictions() -> list[bytes]:
     made = predictions.StoredPrediction(
         id="p-7f3a2c91", date="2026-01-01T00:00:00+00:00", lostflops="0", run=origin,
         changes=[predictions.Asked("bucket_mb", "50")], baseline=predictions.PredictionCheck(100, 101, 0.01),
-        predicted_ns=91, interval=(90, 95), confidence=0.9, gain=0.09, scores=[score],
+        predicted_ns=91, interval=(90, 95), gain=0.09, scores=[score],
     )  # fmt: skip
     return [seal(msgspec.json.format(msgspec.json.encode(made), indent=1) + b"\n")]
 

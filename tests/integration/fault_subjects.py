@@ -395,7 +395,6 @@ class Predictions(Subject):
             baseline=PredictionCheck(1, 1, 0.0),
             predicted_ns=number,
             interval=(0, 2),
-            confidence=0.9,
             gain=0.1,
         )
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from lostflops.cli.main import main
 from lostflops.core.errors import LostflopsError
+from lostflops.core.estimate import Estimate
 from lostflops.core.results import Finding, Findings, Prediction, Result
 from lostflops.core.units import format_percent
 from lostflops.show.pages.page import page_of
@@ -84,9 +85,9 @@ def contradictions(run: Path) -> list[str]:
 def _levels(findings: list[Json]) -> Iterator[str]:
     """A saving that may be zero is never found; what is suspected says why."""
     for one in findings:
-        of = one["prediction"]
-        if one["level"] == "found" and of and not of["is_bound"] and of["gain"] > 0 and of["gain_low"] <= 0:
-            yield f"{one['id']} is found and its saving may be zero"
+        of = one["saving"]
+        if one["level"] == "found" and of and not Estimate(**of).is_gain:
+            yield f"{one['id']} is found and may save nothing"
         if one["level"] == "suspected" and not one["doubt"]:
             yield f"{one['id']} is suspected for no reason"
     ids = [one["id"] for one in findings]
@@ -118,7 +119,7 @@ def _arrays(found: dict[str, Json], findings: list[Json]) -> Iterator[str]:
 
 
 def _short(findings: list[Json]) -> list[tuple[str, str, float | None]]:
-    return [(one["id"], one["level"], (one["prediction"] or {}).get("gain")) for one in findings]
+    return [(one["id"], one["level"], (one["saving"] or {}).get("value")) for one in findings]
 
 
 def _explained(run: Path, findings: list[Json]) -> Iterator[str]:
@@ -129,19 +130,19 @@ def _explained(run: Path, findings: list[Json]) -> Iterator[str]:
 
 
 def _priced(run: Path, found: dict[str, Json], findings: list[Json]) -> Iterator[str]:
-    """A what-if has one saving and one interval, whoever asks."""
+    """A what-if has one saving, whoever asks; that of a finding is limited to its own time and all waits."""
     ranked = {row["change"]: row for row in found.get("whatif", {}).get("changes", [])}
     for one in findings:
-        of = one["prediction"]
+        of, saving = one["prediction"], one["saving"]
         if not of or not of["change"]:
             continue
         words = [word for change in of["change"].split(", ") for word in ("--change", change)]
         told = json.loads(asked("whatif", str(run), *words, "--json"))
-        if [told["gain"], *told["gain_interval"]] != [of["gain"], of["gain_low"], of["gain_high"]]:
-            yield f"whatif {of['change']} saves {told['gain']}, and {one['id']} {of['gain']}"
+        if told["saving"]["value"] < saving["value"]:
+            yield f"whatif {of['change']} saves {told['saving']['value']}, and {one['id']} {saving['value']}"
         row = ranked.get(of["change"])
-        if row and [row["gain"], row["gain_low"], row["gain_high"]] != [of["gain"], of["gain_low"], of["gain_high"]]:
-            yield f"whatif --all: {of['change']} saves {row['gain']}, and {one['id']} {of['gain']}"
+        if row and row["saving"] != told["saving"]:
+            yield f"whatif --all: {of['change']} saves {row['saving']}, and alone {told['saving']}"
 
 
 def _page(run: Path, findings: list[Json]) -> Iterator[str]:
@@ -176,10 +177,8 @@ def _words(run: Path, found: dict[str, Json], findings: list[Json]) -> Iterator[
     """Savings in verdicts, on the terminal and in Markdown are those of a finding or of a change that was tried."""
     known = set()
     for one in findings:
-        known |= (
-            {format_percent(one["prediction"][key]) for key in ("gain", "gain_high")} if one["prediction"] else set()
-        )
-    known |= {format_percent(row["gain"]) for row in found.get("whatif", {}).get("changes", [])}
+        known |= {format_percent(one["saving"][key] or 0) for key in ("value", "high")} if one["saving"] else set()
+    known |= {format_percent(row["saving"]["value"]) for row in found.get("whatif", {}).get("changes", [])}
     texts = {verb: told["verdict"] for verb, told in found.items()}
     texts |= {f"{verb} on the terminal": asked(verb, str(run)) for verb in ("report", "ranks", "diagnose")}
     texts |= {f"{verb} --markdown": asked(verb, str(run), "--markdown") for verb in ("report", "diagnose")}

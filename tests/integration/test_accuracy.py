@@ -54,7 +54,7 @@ def test_a_sum_is_that_of_all_trials() -> None:
     assert "| not predicted | 1 |" in text
     assert "mean absolute | 13.8% |" in text
     assert "wrong sign of a gain or loss over 5% | 1 of 4 |" in text
-    assert "90% interval | 2 of 4 (50%) |" in text
+    assert "inside the range | 2 of 4 (50%) |" in text
     assert "no collective was recorded" in text
 
 

@@ -7,7 +7,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from lostflops.account.facts.kernel_names import short
-from lostflops.core.results import Field, Findings, Lines, Pairs, Portions, Prediction, Section, Table, Waterfall
+from lostflops.core.estimate import Estimate
+from lostflops.core.results import Field, Findings, Lines, Pairs, Portions, Section, Table, Waterfall
 from lostflops.core.units import format_bytes, format_ns, format_percent, format_share
 from lostflops.show.report.values import format_value, format_values
 
@@ -140,8 +141,8 @@ def cards_are(where: Locator, block: Findings, told: Rows) -> int:
         words = card.text_content()
         title, *rest = re.split(r"(?<=[.:]) ", one["what"], maxsplit=1)
         wanted = [title.rstrip(".:"), *(text[0].upper() + text[1:] for text in rest), one["fix"]]
-        if one["prediction"] is not None and one["prediction"]["gain_low"] > 0:
-            wanted.append(f"saves {format_percent(one['prediction']['gain'])}")
+        if one["saving"] is not None and one["saving"]["low"] is not None and one["saving"]["low"] > 0:
+            wanted.append(f"saves {format_percent(one['saving']['value'])}")
         assert [text for text in wanted if text not in words] == [], one["cause"]
     left = len(told) - len(first)
     assert where.get_by_text(f"{left} more in the diagnosis").count() == (left > 0)
@@ -158,13 +159,15 @@ def _rests(part: dict[str, Any]) -> list[str]:
 
 def _saving(one: dict[str, Any]) -> list[str]:
     """The same words as in Python, with step times and hours where the saving is sure."""
-    of = one["prediction"]
-    if of is None or of["gain_high"] <= 0:
+    if one["saving"] is None:
         return ["no time yet"]
-    expected = Prediction(**of)
+    saving = Estimate(**one["saving"])
+    times = one["prediction"] or {"measured_ns": 0, "predicted_ns": 0}
+    is_same = times["measured_ns"] and abs(1 - times["predicted_ns"] / times["measured_ns"] - saving.value) < 0.005
+    step = f"from {format_ns(times['measured_ns'])} to {format_ns(times['predicted_ns'])}" if is_same else ""
     hours = f"{one['rank_hours']:,.1f} rank-hours a day" + (f" (${one['usd']:,.0f})" if one["usd"] is not None else "")
-    parts = [expected.saving, expected.step_times, "" if expected.may_be_zero else hours]
-    return [f"{', '.join(filter(None, parts))}; based on {of['basis']}"]
+    parts = [saving.text(), *((step, hours) if saving.is_gain else ())]
+    return [f"{', '.join(filter(None, parts))}; based on {saving.source}"]
 
 
 TURNED = """(box, positions) => positions.map(([change, value]) => {
@@ -190,6 +193,6 @@ def knobs_are(where: Locator, positions: list[tuple[str, str]], measured: int, t
         words = "no change" if gain == 0 else f"{format_share(abs(gain))} {'shorter' if gain > 0 else 'longer'}"
         figures = [format_ns(measured * one["work"]), format_ns(one["predicted_ns"]), words]
         assert shown[:3] == figures, change
-        low, high = (round(measured * one["work"] * (1 - one[end])) for end in ("gain_high", "gain_low"))
-        assert shown[3].startswith(f"90% interval: {format_ns(low)} to {format_ns(high)}."), change
+        low, high = (round(measured * one["work"] * (1 - one["saving"][end])) for end in ("high", "low"))
+        assert shown[3].startswith(f"Range: {format_ns(low)} to {format_ns(high)}."), change
     return 5 * len(told)

@@ -188,7 +188,7 @@ def test_a_chosen_value_shows_the_numbers_of_the_json(page: Any) -> None:
     figures = [format_ns(TOLD["measured_ns"]), format_ns(told["predicted_ns"]), f"{format_share(gain)} shorter"]
     assert page.locator(".figure strong").all_inner_texts() == figures
     low, high = (format_ns(ns) for ns in told["interval"])
-    assert page.locator(".sure").inner_text() == f"90% interval: {low} to {high}."
+    assert page.locator(".sure").inner_text() == f"Range: {low} to {high}."
     both = {**TOLD["lines"], **told["lines"]}
     pairs = {name: (TOLD["lines"].get(name, 0), told["lines"].get(name, 0)) for name in both}
     pairs["step"] = TOLD["measured_ns"], told["predicted_ns"]

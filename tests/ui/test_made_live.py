@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lostflops.account.ledger.lines import LINES
+from lostflops.core.estimate import Estimate, Kind, Strength
 from lostflops.core.pictures import Knob, Knobs, Setting, Strips
 from lostflops.core.results import Finding, Findings, Pair, Pairs, Prediction, Result
 from tests.ui.made_server import ADDRESS, MadeServer, kernels
@@ -24,10 +25,12 @@ LESS = Setting("removed", 80, 70, 90, (("compute", 80),), gain_interval=(0.1, 0.
 
 
 def overview() -> Result:
-    fix = Prediction(0.2, 0.1, 0.3, "replay", change="straggler=removed", predicted_ns=80, measured_ns=100)
+    saving = Estimate(0.2, 0.1, 0.3, Kind.REPLAYED, "replay")
+    fix = Prediction("p-1", "straggler=removed", 100, 80, 70, 90, 0.0)
     late = Finding(
         id="late", level="found", cause="late", what="It is late.", lost_ns=9, lost_share=0.1, rank_hours=1.0, usd=None,
-        ranks=(1,), evidence=(), confidence=0.9, certain_if="", fix="Less of it.", lines={"compute": 9}, prediction=fix,
+        ranks=(1,), evidence=(), strength=Strength.STRONG, probability=None, certain_if="", fix="Less of it.",
+        lines={"compute": 9}, saving=saving, prediction=fix,
     )  # fmt: skip
     return Result("overview", "Overview", "It is late.", (Findings("cards", "", (late,), is_brief=True),))
 

@@ -14,6 +14,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 import lostflops
+from lostflops.core.estimate import Estimate, Strength
 from lostflops.core.results import (
     Evidence,
     Field,
@@ -24,7 +25,6 @@ from lostflops.core.results import (
     Lines,
     Page,
     Plot,
-    Prediction,
     Result,
     Series,
     Table,
@@ -77,11 +77,12 @@ FINDING = Finding(
     usd=None,
     ranks=(1,),
     evidence=(Evidence("late"),),
-    confidence=0.9,
+    strength=Strength.STRONG,
+    probability=None,
     certain_if="",
     fix="Replace `rank_1`.",
     lines={"comm.wait": 100 * MS},
-    prediction=Prediction(0.2, 0.1, 0.3, "a replay"),
+    saving=Estimate.measured(0.2, 0.1, "timed steps"),
 )
 RESULTS = (
     Result(
@@ -276,7 +277,7 @@ def test_an_excerpt_says_what_is_looked_at(open_page: OpenPage, file: Path) -> N
         "- At 1.50 ms: a\\*b\n\n"
         "## Findings\n\n"
         "1. **Rank 1 is late \\| \\<b\\>by\\</b\\> 3 ms.**\n"
-        "   - Saves: 20% of the step (90% interval 10 to 30%)\n"
+        "   - Saves: 20% of the step (10 to 30%)\n"
         "   - Fix: Replace \\`rank\\_1\\`.\n\n"
         "## The ledger, whole run\n\n"
         "| line | time per step | share |\n"

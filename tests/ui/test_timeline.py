@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lostflops.account.ledger.lines import LINES
+from lostflops.core.estimate import Strength
 from lostflops.core.pictures import Events, Lane, Meetings, RowStretches, Span, Spans, Strips
 from lostflops.core.results import Block, Evidence, Finding, Findings, Page, Result
 from lostflops.core.units import format_ns, parse_duration
@@ -265,7 +266,8 @@ def finding(*evidence: Evidence) -> Result:
     """The result of a finding that rests on this."""
     one = Finding(
         id="late", level="found", cause="late", what="It is late.", lost_ns=9, lost_share=0.1, rank_hours=1.0, usd=None,
-        ranks=(1,), evidence=evidence, confidence=0.9, certain_if="", fix="Less of it.", lines={"compute": 9},
+        ranks=(1,), evidence=evidence, strength=Strength.STRONG, probability=None, certain_if="", fix="Less of it.",
+        lines={"compute": 9},
     )  # fmt: skip
     return Result("found", "Found", "It is found.", (Findings("findings", "Findings", (one,)),))
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lostflops.core.estimate import Estimate, Kind, Strength
 from lostflops.core.results import (
     Bar,
     Block,
@@ -198,15 +199,14 @@ def test_lines_unfold_into_their_parts_and_empty_ones_are_folded_away(show: Show
 def found(cause: str, gain: tuple[float, float, float], usd: float | None = None) -> Finding:
     low, middle, high = gain
     seen = Evidence("It was seen.", ((3, 71), (3, 72)), (0, 1, 2, 3, 7), (10, 11), ("train.py(7): step",))
-    expected = Prediction(
-        middle, low, high, "replaying the run", "p-1", "x=y", measured_ns=47_398_781, predicted_ns=33_179_147,
-        low_ns=27_423_674, high_ns=38_934_620,
-    )  # fmt: skip
+    saving = Estimate(middle, low, high, Kind.REPLAYED, "replaying the run")
+    expected = Prediction("p-1", "x=y", 47_398_781, 33_179_147, 27_423_674, 38_934_620, 0.01)
     costs = {"lost_ns": 9, "lost_share": 0.179, "rank_hours": 1034.25, "usd": usd}
     unsure = {"level": "suspected", "doubt": "The saving may be zero.", "record": "--steps 8:20"}
     return Finding(
-        id=f"{cause}:3", cause=cause, what=f"{cause} is slow.", **costs, ranks=(3,), evidence=(seen,), confidence=0.85,
-        certain_if="it goes", fix="<b>less</b> of it", lines={"compute": 9}, prediction=expected,
+        id=f"{cause}:3", cause=cause, what=f"{cause} is slow.", **costs, ranks=(3,), evidence=(seen,),
+        strength=Strength.STRONG, probability=0.93, certain_if="it goes", fix="<b>less</b> of it", lines={"compute": 9},
+        saving=saving, prediction=expected,
         **(unsure if low <= 0 else {"level": "found"}),
     )  # fmt: skip
 
@@ -224,25 +224,26 @@ def test_findings_say_what_json_says_on_a_common_scale(show: Show, width: int) -
     tab, told = show(FOUND, width), FOUND.to_json()
     cards = tab.locator(".findings > ol .finding")
     assert [one.get_attribute("data-cause") for one in cards.all()] == ["late_rank", "loader"]
-    assert cards.locator(".gain b").all_inner_texts() == [format_percent(told[0]["prediction"]["gain"])]
-    assert "up to 20% of the step, and may be zero" in cards.nth(1).inner_text()
+    assert cards.locator(".gain b").all_inner_texts() == [format_percent(told[0]["saving"]["value"])]
+    assert "at most 20% of the step, perhaps nothing" in cards.nth(1).inner_text()
     assert "lostflops run --steps 8:20 -- COMMAND" in cards.nth(1).inner_text()
     words = cards.first.inner_text()
     for said in (
         told[0]["what"],
         told[0]["fix"],
-        f"{FOUND.items[0].saving}, from 47.4 ms to 33.2 ms, 1,034.2 rank-hours a day ($2,586); based on replaying",
+        f"{FOUND.items[0].saves}, from 47.4 ms to 33.2 ms, 1,034.2 rank-hours a day ($2,586); based on replaying",
         "it goes",
+        "right in 93 of 100 such cases",
     ):
         assert said in words
     assert "$" not in cards.nth(1).inner_text()
     for card, one in [(cards.first, told[0])]:
         scale, interval, best = (drawn(card.locator(f".range {part}"))[0] for part in (".scale", ".interval", ".best"))
-        expected = one["prediction"]
+        expected = one["saving"]
         per_share = scale["width"] / 0.4
-        assert interval["x"] == near(scale["x"] + expected["gain_low"] * per_share)
-        assert interval["width"] == near((expected["gain_high"] - expected["gain_low"]) * per_share)
-        assert best["x"] == near(scale["x"] + expected["gain"] * per_share)
+        assert interval["x"] == near(scale["x"] + expected["low"] * per_share)
+        assert interval["width"] == near((expected["high"] - expected["low"]) * per_share)
+        assert best["x"] == near(scale["x"] + expected["value"] * per_share)
     assert tab.evaluate("document.documentElement.scrollWidth") <= width
 
 
@@ -259,7 +260,7 @@ GAINS = (
 def test_a_saving_reads_as_in_python(show: Show) -> None:
     made = tuple(found(f"cause_{place}", gain) for place, gain in enumerate(GAINS))
     cards = show(Findings("findings", "Findings", made)).locator(".finding").all()
-    assert [one.saving for card, one in zip(cards, made, strict=True) if one.saving not in card.inner_text()] == []
+    assert [one.saves for card, one in zip(cards, made, strict=True) if one.saves not in card.inner_text()] == []
 
 
 def test_the_keyboard_opens_findings_and_their_evidence_is_selected(show: Show) -> None:

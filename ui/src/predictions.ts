@@ -7,7 +7,7 @@ export interface Predicted {
   high: number;
 }
 
-/** Ends of the 90% interval of a step time, from those of the saving: one prediction has one interval. */
+/** Range of a step time, from that of the saving: one prediction has one range. */
 export function stepInterval(measured: number, [least, most]: [number, number]): { low: number; high: number } {
   return { low: measured * (1 - most), high: measured * (1 - least) };
 }

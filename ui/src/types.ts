@@ -163,19 +163,24 @@ export interface Waterfall {
   bars: { name: string; points: number }[];
 }
 
+/** Share of the step that a fix saves; a guess has no range. */
+export interface Estimate {
+  value: number;
+  low: number | null;
+  high: number | null;
+  kind: "measured" | "replayed" | "bound" | "guess";
+  source: string;
+}
+
+/** The what-if that a saving comes from. */
 export interface Prediction {
-  gain: number;
-  gain_low: number;
-  gain_high: number;
-  basis: string;
-  id: string | null;
+  id: string;
   change: string;
-  measured_ns: number | null;
-  predicted_ns: number | null;
-  low_ns: number | null;
-  high_ns: number | null;
-  replay_error: number | null;
-  is_bound: boolean;
+  measured_ns: number;
+  predicted_ns: number;
+  low_ns: number;
+  high_ns: number;
+  replay_error: number;
 }
 
 export interface Evidence {
@@ -197,10 +202,12 @@ export interface Finding {
   usd: number | null;
   ranks: number[];
   evidence: Evidence[];
-  confidence: number;
+  strength: "strong" | "fair" | "weak";
+  probability: number | null;
   certain_if: string;
   fix: string;
   lines: Record<string, number>;
+  saving: Estimate | null;
   prediction: Prediction | null;
   doubt: string;
   record: string;
@@ -338,7 +345,7 @@ export interface Setting {
   predicted_ns: number | null;
   low_ns: number | null;
   high_ns: number | null;
-  /** 90% interval of the share of time that it saves. */
+  /** Range of the share of time that it saves. */
   gain_interval: [number, number] | null;
   lines: [string, number][];
   why_not: string;

@@ -40,7 +40,7 @@ class Strength(StrEnum):
 
 _MEANINGS = {
     Strength.STRONG: "seen directly, in most steps of the job or by an exact count",
-    Strength.FAIR: "seen in a few steps only, or not told apart from similar causes",
+    Strength.FAIR: "seen in a few steps only, or similar to other causes",
     Strength.WEAK: "only indirect signs",
 }
 
@@ -59,14 +59,14 @@ class Estimate:
     """What it was computed from, in words."""
 
     def __post_init__(self) -> None:
-        if self.kind is Kind.GUESS:
+        if self.kind == Kind.GUESS:
             assert self.low is None, f"a guess of {self.value} has a range"
             assert self.high is None, f"a guess of {self.value} has a range"
             return
         assert self.low is not None, f"{self.kind} of {self.value} has no range"
         assert self.high is not None, f"{self.kind} of {self.value} has no range"
         assert self.low <= self.value <= self.high <= 1, f"{self.value} is not from {self.low} to {self.high}"
-        assert self.kind is not Kind.BOUND or (self.low == 0 and self.high == self.value), "a bound has two ends"
+        assert self.kind != Kind.BOUND or (self.low == 0 and self.high == self.value), "a bound has two ends"
 
     @classmethod
     def measured(cls, value: float, reach: float, source: str) -> Estimate:
@@ -88,7 +88,7 @@ class Estimate:
     @property
     def is_gain(self) -> bool:
         """Whether it was found to save time: not for a guess, nor for a range that includes zero."""
-        return self.low is not None and (self.low > 0 or self.kind is Kind.BOUND)
+        return self.low is not None and (self.low > 0 or self.kind == Kind.BOUND)
 
     def text(self, of: str = _OF_THE_STEP) -> str:
         """Return the saving in words, to follow "saves".
@@ -100,11 +100,14 @@ class Estimate:
         """
         if self.low is None or self.high is None:
             return f"roughly {format_percent(self.value)}{of}; not measured"
-        if self.kind is Kind.BOUND:
+        if self.kind == Kind.BOUND:
             return f"at most {format_percent(self.value)}{of}"
         if not self.is_gain:
             return f"at most {format_percent(max(self.high, 0.0))}{of}, perhaps nothing"
         return f"{format_percent(self.value)}{of} ({format_interval(self.low, self.high)})"
+
+    def __str__(self) -> str:
+        return self.text()
 
     def effect(self, of: str = _OF_THE_STEP) -> str:
         """Return what a change does to the step, in words: it may also cost time.

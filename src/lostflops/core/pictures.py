@@ -248,9 +248,9 @@ class Setting:
     value: str
     predicted_ns: int | None
     low_ns: int | None
-    """Lower end of the 90% interval."""
+    """Lower end of the range."""
     high_ns: int | None
-    """Upper end of the 90% interval."""
+    """Upper end of the range."""
     lines: tuple[tuple[str, int], ...] = ()
     """Time of the predicted step by line of the ledger, in ns."""
     why_not: str = ""
@@ -262,7 +262,7 @@ class Setting:
     notes: tuple[str, ...] = ()
     """Assumptions of the prediction."""
     gain_interval: tuple[float, float] | None = None
-    """90% interval of the share of time that it saves: narrower than that of the step, as steps vary with and without
+    """Range of the share of time that it saves: narrower than that of the step, as steps vary with and without
     the change."""
 
 

@@ -467,6 +467,11 @@ class Finding:
         return "no time yet" if self.saving is None else self.saving.text()
 
     @property
+    def odds(self) -> str:
+        """Return how often such a finding was right, in words; empty if unknown."""
+        return "" if self.probability is None else f"right in {100 * self.probability:.0f} of 100 such cases"
+
+    @property
     def step_times(self) -> str:
         """Return the step time before and after, if both are for the same work; empty if unknown."""
         times = self.prediction

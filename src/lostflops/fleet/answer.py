@@ -168,8 +168,8 @@ def tabulate_changes(histories: Iterable[JobHistory]) -> Table:
         Field("job"),
         Field("ranks", "count"),
         Field("slower", "share"),
-        Field("slower_low", "share", "90% from"),
-        Field("slower_high", "share", "90% to"),
+        Field("slower_low", "share", "from"),
+        Field("slower_high", "share", "to"),
         Field("start", "time", "since"),
         Field("commit"),
         Field("commit_before", shown=False),
@@ -190,15 +190,15 @@ def format_hours(hours: float) -> str:
 
 def _between(low: Any, high: Any) -> str:
     zero = "" if low else ": may be zero"
-    return f"90% interval {format_hours(float(low))} to {format_hours(float(high))}{zero}"
+    return f"{format_hours(float(low))} to {format_hours(float(high))}{zero}"
 
 
 def tabulate_slow_hosts(found: SlowHosts) -> Table:
     fields = (
         Field("host"),
         Field("slower", "share"),
-        Field("slower_low", "share", "90% from"),
-        Field("slower_high", "share", "90% to"),
+        Field("slower_low", "share", "from"),
+        Field("slower_high", "share", "to"),
         Field("probability", "share", "probability of slow"),
         Field("jobs", "count"),
         Field("runs", "count"),

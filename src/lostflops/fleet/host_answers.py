@@ -108,7 +108,7 @@ def _describe_host(name: str, verdict: HostVerdict | None, runs: Table, unit: st
         yield f"Host {name} cannot be compared with others: in its {count} there was no other host with the same work."
         return
     seen = f"{pluralise(verdict.runs, 'run')} of {pluralise(verdict.jobs, 'job')}"
-    interval = f"90% interval {format_interval(verdict.low, verdict.high)}"
+    interval = format_interval(verdict.low, verdict.high)
     if verdict.is_slow:
         since = format_time(verdict.since or 0)[:_DAY]
         time = f"was slow from {since} to {format_time(verdict.until)[:_DAY]}" if verdict.until else "is slow"
@@ -134,7 +134,7 @@ def _describe_effect(verdict: HostVerdict) -> str:
     word = "more" if verdict.slower > 0 else "less"
     return (
         f"its ranks need {format_percent(abs(verdict.slower))} {word} time than their peers "
-        f"(90% interval {format_interval(*ends)}), as healthy hosts differ too"
+        f"({format_interval(*ends)}), as healthy hosts differ too"
     )
 
 
@@ -143,8 +143,8 @@ def _tabulate_hosts(found: SlowHosts) -> Table:
         Field("host"),
         Field("is_slow", label="slow"),
         Field("slower", "share", "slower than peers"),
-        Field("slower_low", "share", "90% from"),
-        Field("slower_high", "share", "90% to"),
+        Field("slower_low", "share", "from"),
+        Field("slower_high", "share", "to"),
         Field("probability", "share", "probability of slow"),
         Field("jobs", "count"),
         Field("runs", "count"),

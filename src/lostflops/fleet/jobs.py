@@ -58,8 +58,8 @@ def tabulate_fixes(fleet: duckdb.DuckDBPyConnection) -> Table:
         Field("cause"),
         Field("runs", "count"),
         Field("hours", "rate", "hours saved"),
-        Field("hours_low", "rate", "90% from"),
-        Field("hours_high", "rate", "90% to"),
+        Field("hours_low", "rate", "from"),
+        Field("hours_high", "rate", "to"),
         Field("run", label="saves most in"),
         Field("fix", shown=False),
     )

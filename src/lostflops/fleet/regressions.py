@@ -78,7 +78,7 @@ class PaceChange:
     """By how much the step is longer than before: 0.03 is 3%, and less than 0 is faster."""
     low: float
     high: float
-    """90% interval of `slower`."""
+    """Range of `slower`."""
     before: PaceLevel
     after: PaceLevel
 

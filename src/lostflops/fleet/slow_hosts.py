@@ -64,7 +64,7 @@ class HostVerdict:
     """How much more time it needs than the median host: 0.1 is 10%. While it was slow, if it is likely slow."""
     low: float
     high: float
-    """90% interval of `slower`."""
+    """Range of `slower`."""
     probability: float
     """That it is slow by more than hosts usually differ."""
     is_slow: bool

@@ -101,10 +101,10 @@ def test_a_what_if_prices_a_finding_and_is_kept(run: Run) -> None:
 
 
 def test_a_fix_saves_at_most_its_own_time_and_all_waits(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The what-if removes the compute of a late rank, of which this cause has a hundredth."""
+    """The what-if removes the compute of a late rank, of which this cause has a part."""
 
     def find(case: Case) -> Iterator[Claim]:
-        taken = {(0, "compute"): case.wall // 100}
+        taken = {(0, "compute"): case.wall // 25}
         yield Claim(
             cause="wait",
             what="Rank 0 waits.",
@@ -120,7 +120,7 @@ def test_a_fix_saves_at_most_its_own_time_and_all_waits(run: Run, monkeypatch: p
     (found,) = diagnosis(Case(run), rules=(Rule("wait", "It waits.", find),)).findings
     assert found.saving is not None
     assert found.saving.kind is Kind.BOUND
-    assert found.saving.value == pytest.approx(0.01, rel=1e-3)
+    assert found.saving.value == pytest.approx(0.04, rel=1e-3)
     assert found.prediction is None
 
 

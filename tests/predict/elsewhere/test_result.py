@@ -46,7 +46,7 @@ NOW = forecast("H100-SXM5", 100, is_now=True)
 
 def test_a_clear_winner_is_the_fastest_with_its_probability() -> None:
     assert show(NOW, forecast("B200", 50), forecast("H200-SXM", 80)).verdict == (
-        "B200 is the fastest with probability >99%: 50.0 ms per step (90% interval 40.0 to 60.0), 2x as fast as the "
+        "B200 is the fastest with probability >99%: 50.0 ms per step (40.0 to 60.0), 2x as fast as the "
         "H100-SXM5 of this run. H200-SXM is second."
     )
 
@@ -54,15 +54,13 @@ def test_a_clear_winner_is_the_fastest_with_its_probability() -> None:
 def test_devices_that_may_be_as_fast_are_named_that_of_the_run_before_others() -> None:
     wide = [forecast(name, step, own_ms=30) for name, step in (("B200", 98), ("H200-SXM", 99), ("GB200", 99.5))]
     verdict = show(replace(NOW, own=30 * MS), *wide).verdict
-    assert verdict.startswith(
-        "B200 has the shortest predicted step: 98.0 ms per step (90% interval 78.4 to 118), 1.02x"
-    )
+    assert verdict.startswith("B200 has the shortest predicted step: 98.0 ms per step (78.4 to 118), 1.02x")
     assert verdict.endswith(" only: H100-SXM5 (now), H200-SXM and GB200 may be as fast.")
 
 
 def test_the_device_of_the_run_may_be_the_fastest() -> None:
     assert show(NOW, forecast("A100-SXM4-80GB", 200)).verdict == (
-        "No known device is predicted to be faster than the H100-SXM5 of this run: 100 ms per step (90% interval 80.0 "
+        "No known device is predicted to be faster than the H100-SXM5 of this run: 100 ms per step (80.0 "
         "to 120). It is the fastest with probability >99%; A100-SXM4-80GB is second."
     )
 
@@ -71,7 +69,7 @@ def test_if_the_host_limits_the_job_devices_are_equally_fast() -> None:
     made = [forecast(name, 100, limit="host", is_now=name == "H100-SXM5") for name in ("H100-SXM5", "B200", "L4")]
     assert show(*made).verdict == (
         "The host limits the job, so 3 devices may be equally fast, the H100-SXM5 of this run among them: 100 ms per "
-        "step (90% interval 80.0 to 120). Choose by price."
+        "step (80.0 to 120). Choose by price."
     )
 
 
@@ -89,7 +87,7 @@ def test_no_device_is_likely_to_be_faster_if_that_of_the_run_is_the_most_likely(
     assert verdict.startswith(
         "No known device is likely to be faster than the H100-SXM5 of this run, which is the fastest with probability "
     )
-    assert verdict.endswith(": B200 has the shortest predicted step, 99.9 ms per step (90% interval 79.9 to 120).")
+    assert verdict.endswith(": B200 has the shortest predicted step, 99.9 ms per step (79.9 to 120).")
 
 
 def test_without_another_device_there_is_an_error_with_the_most_frequent_reasons() -> None:
@@ -134,7 +132,7 @@ def test_a_reason_keeps_names_that_begin_like_the_device() -> None:
 def test_no_device_is_called_fastest_if_several_share_the_shortest_step() -> None:
     made = [forecast(name, 50) for name in ("P4", "T4", "L4", "B200", "H20", "GB200")]
     assert show(NOW, *made, forecast("A10", 60)).verdict == (
-        "P4, T4, L4, B200 and 2 more share the shortest predicted step: 50.0 ms per step (90% interval 40.0 to 60.0), "
+        "P4, T4, L4, B200 and 2 more share the shortest predicted step: 50.0 ms per step (40.0 to 60.0), "
         "2x as fast as the H100-SXM5 of this run. Choose by price."
     )
 
@@ -142,6 +140,6 @@ def test_no_device_is_called_fastest_if_several_share_the_shortest_step() -> Non
 def test_two_devices_that_wait_for_the_host_are_equally_fast() -> None:
     made = [forecast(name, 50, limit="host") for name in ("B200", "GB200")]
     assert show(NOW, *made).verdict == (
-        "The host limits the job, so 2 devices may be equally fast: 50.0 ms per step (90% interval 40.0 to 60.0), 2x "
+        "The host limits the job, so 2 devices may be equally fast: 50.0 ms per step (40.0 to 60.0), 2x "
         "as fast as the H100-SXM5 of this run. Choose by price."
     )

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lostflops.core.errors import NotApplicable, UnknownCost, UsageError
-from lostflops.core.units import format_share
+from lostflops.core.estimate import Estimate
+from lostflops.core.units import format_interval
 from lostflops.predict.graph.editing import retime_graph
 from lostflops.predict.graph.tasks import TaskGraph
 from lostflops.predict.whatif.answer import answer
@@ -19,7 +20,7 @@ from lostflops.predict.whatif.change import Change, Edited, Facts
 from lostflops.predict.whatif.changes import CHANGES as KNOWN
 from lostflops.predict.whatif.interval import BETWEEN_RUNS
 from lostflops.predict.whatif.predictions import load_predictions
-from lostflops.predict.whatif.ranking import _Tried, listing, ranking
+from lostflops.predict.whatif.ranking import listing, ranking
 from lostflops.predict.whatif.whatif import tabulate_answer, whatif
 from lostflops.store.run import Run
 from made_whatif import CHANGES, LARGER_STEPS, STEP, change, disk_run, made, of
@@ -142,13 +143,13 @@ def test_json_is_the_contract(folder: Path) -> None:
     with Run.open(folder) as run:
         told = whatif(run, [("network", "2x")], build=of(made()), known=CHANGES).to_json()
         kept = [prediction.id for prediction in load_predictions(run.path)]
-    assert told["schema"] == "lostflops.whatif/1"
+    assert told["schema"] == "lostflops.whatif/2"
     assert {"measured_ns": 100, "replayed_ns": 100, "replay_error": 0.0}.items() <= told["baseline"].items()
     (change,) = told["changes"]
     assert (change["name"], change["value"], change["how"]) == ("network", "2x", "network 2x")
     assert (change["cost"], change["notes"], change["moved_ns"]) == ("buy a network", ["bytes stay"], -10)
     assert change["extra"] == {"factor": 0.5}
-    assert (told["predicted_ns"], told["gain"]) == (90, pytest.approx(0.1))
+    assert (told["predicted_ns"], told["saving"]["value"]) == (90, pytest.approx(0.1))
     assert told["interval"] == [85, 95]
     assert told["prediction_id"] in kept
     assert told["lines"] == [
@@ -167,7 +168,7 @@ def test_all_changes_by_gain(start: Start) -> None:
     result, best = ranking(start(), CHANGES)
     told = result.to_json()
     assert [row["change"] for row in told["changes"]] == ["compute=2x", "network=2x", "network=1x"]
-    assert [row["gain"] for row in told["changes"]] == pytest.approx([0.4, 0.1, 0])
+    assert [row["saving"]["value"] for row in told["changes"]] == pytest.approx([0.4, 0.1, 0])
     assert told["not_applicable"] == [
         {"change": "never", "reason": "no loader was recorded", "changes": [{"name": "never", "value": "on"}]}
     ]
@@ -182,7 +183,7 @@ def test_larger_steps_are_not_taken_for_slower_ones(start: Start) -> None:
     note = "twice=on: one step has the batches of 2 recorded steps and takes 180 ns; the table shows the time per"
     assert f"{note} recorded step." in result.notes
     rows = {row["change"]: row for row in result.to_json()["changes"]}
-    assert rows["twice=on"]["gain"] == pytest.approx(0.1)
+    assert rows["twice=on"]["saving"]["value"] == pytest.approx(0.1)
     assert [rows["twice=on"][key] for key in ("predicted_ns", "per_step_ns", "work")] == [180, 90, 2]
     assert best == "compute=2x"
     assert ranking(start(), LARGER_STEPS)[1] == ""
@@ -193,7 +194,7 @@ def test_larger_steps_are_compared_by_their_work(folder: Path) -> None:
         told = whatif(run, [("twice", "on")], build=of(made()), known=LARGER_STEPS, keep=False)
     assert told.verdict.startswith("twice=on saves 10.0% of the step")
     assert told.verdict.endswith("from 100 ns to 180 ns for the work of 2 recorded steps.")
-    assert told.to_json()["gain"] == pytest.approx(0.1)
+    assert told.to_json()["saving"]["value"] == pytest.approx(0.1)
 
 
 def test_a_bound_is_not_what_to_do(start: Start) -> None:
@@ -208,41 +209,28 @@ def test_a_bound_is_not_what_to_do(start: Start) -> None:
     assert alone.verdict == "None of 0 settings clearly shortens the step."
 
 
-def test_an_upper_limit_is_never_shown_as_a_cost(start: Start) -> None:
-    tried = _Tried.of(answer(start(), [("network", "2x")], CHANGES))
-    assert (
-        replace(tried, is_bound=True, gain=0.2, gain_interval=(0.1, 0.3)).effect
-        == "saves at most 20.0% (10.0% to 30.0%)"
-    )
-    unclear = replace(tried, gain=0.1, gain_interval=(-0.2, 0.3))
-    assert unclear.effect == "no clear effect (-20.0% to 30.0%)"
-    assert replace(unclear, is_bound=True).effect == "no clear effect (at most 30.0%)"
-    assert replace(unclear, is_bound=True, gain_interval=(-0.2, -0.1)).effect == "no clear effect (at most 0.0%)"
-
-
-def test_an_unclear_effect_is_said_in_words_both_ways(folder: Path) -> None:
+def test_an_unclear_effect_shows_its_range(folder: Path) -> None:
     with Run.open(folder) as run:
-        gains, costs = (
+        unclear = [
             whatif(run, [("network", value)], build=of(made()), known=CHANGES, keep=False) for value in ("1.1x", "0.9x")
-        )
-    low, high = (format_share(abs(share)) for share in gains.to_json()["gain_interval"])
-    assert f"may be zero: saves up to {high} or costs up to {low} of the step (90% interval), from" in gains.verdict
-    low, high = (format_share(abs(share)) for share in costs.to_json()["gain_interval"])
-    assert f"may be zero: costs up to {low} or saves up to {high} of the step (90% interval), from" in costs.verdict
+        ]
+    for one in unclear:
+        saving = Estimate(**one.to_json()["saving"])
+        assert (saving.kind, saving.is_gain) == ("replayed", False)
+        interval = format_interval(*saving.ends)
+        assert f" has no clear effect ({interval} of the step): from" in one.verdict
 
 
-def test_a_verdict_on_a_limit_says_at_most_and_never_names_a_cost(folder: Path) -> None:
+def test_a_verdict_on_a_limit_says_at_most(folder: Path) -> None:
     """Half of the 10 ns that a faster network gains are certain; of the 1 ns of a slightly faster one, nothing is."""
     limit = (replace(CHANGES[0], is_bound=True),)
     with Run.open(folder) as run:
         clear, unclear = (
             whatif(run, [("network", value)], build=of(made()), known=limit, keep=False) for value in ("2x", "1.1x")
         )
-    assert clear.verdict.startswith("network=2x saves at most 10.0% of the step (90% interval ")
-    high = unclear.to_json()["gain_interval"][1]
-    assert unclear.verdict.startswith(
-        f"network=1.1x saves at most {format_share(high)} of the step and may save nothing"
-    )
+    assert clear.verdict.startswith("network=2x saves at most 10% of the step: from")
+    assert {"low": 0, "kind": "bound"}.items() <= clear.to_json()["saving"].items()
+    assert unclear.verdict.startswith("network=1.1x has no clear effect (")
 
 
 def test_savings_of_single_steps_do_not_widen_the_interval_if_steps_mix(start: Start) -> None:

@@ -56,7 +56,7 @@ def test_tensorboard_shows_the_card(late_run: Path, tmp_path: Path) -> None:
         run.log_to("tensorboard", str(tmp_path))
         first = run.report().findings[0]
     events = events_of(tmp_path / "late")
-    assert events.Scalars(f"{PREFIX}first_finding_saves")[0].value == pytest.approx(first.prediction.gain)
+    assert events.Scalars(f"{PREFIX}first_finding_saves")[0].value == pytest.approx(first.saving.value)
     card = events.Tensors(f"{PREFIX}card/text_summary")[0].tensor_proto.string_val[0].decode()
     assert f"Fixing it saves {first.saving}" in card
     assert "<html" in (tmp_path / "late" / "lostflops-report.html").read_text()

@@ -12,6 +12,7 @@ import pytest
 from lostflops.account.align.one_clock import OneClock
 from lostflops.account.derive.derive import with_accounts
 from lostflops.account.derive.timeline import TimelineSpan
+from lostflops.core.estimate import Strength
 from lostflops.core.results import Finding, FindingPlace
 from lostflops.explain.advise.diagnose import diagnosis_of
 from lostflops.show.pages.places import places_of
@@ -117,7 +118,8 @@ def test_a_late_rank_is_shown_with_its_stall_and_the_longest_wait_for_it(
 def finding(ranks: tuple[int, ...], lines: dict[str, int]) -> Finding:
     return Finding(
         id="made", level="found", cause="made", what="It is made.", lost_ns=9, lost_share=0.1, rank_hours=1.0, usd=None,
-        ranks=ranks, evidence=(), confidence=0.9, certain_if="", fix="Less of it.", lines=lines,
+        ranks=ranks, evidence=(), strength=Strength.STRONG, probability=None,
+        certain_if="", fix="Less of it.", lines=lines,
     )  # fmt: skip
 
 

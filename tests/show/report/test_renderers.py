@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from lostflops.core.estimate import Estimate
 from lostflops.core.results import (
     Evidence,
     Field,
@@ -181,16 +182,16 @@ def test_values_are_shown_with_their_units() -> None:
     assert "kernel[bold red]<4>\\x1b[31m\\nnext :smile:" in text.replace("\n", "")
     assert "idle.data" in render("terminal", RESULTS["lines"])
     told = render("terminal", RESULTS["findings"])
-    assert f"{FINDING.saving}, from 100 us to 90.0 us" in told
+    assert f"{FINDING.saves}, from 100 us to 90.0 us" in told
     assert "2.4 rank-hours a day ($6)" in " ".join(told.split())
 
 
 def test_a_saving_that_may_be_zero_has_no_hours() -> None:
     (found,) = (block for block in RESULTS["findings"].blocks if isinstance(block, Findings))
-    unsure = replace(found.items[0].prediction, gain_low=-0.1)
-    doubted = replace(found.items[0], prediction=unsure, level="suspected", doubt="It may be chance.")
+    unsure = Estimate.measured(0.1, 0.2, "timed steps")
+    doubted = replace(found.items[0], saving=unsure, level="suspected", doubt="It may be chance.")
     told = render("terminal", replace(RESULTS["findings"], blocks=(replace(found, items=(doubted,)),)))
-    assert "and may be zero" in " ".join(told.split())
+    assert "perhaps nothing" in " ".join(told.split())
     assert "rank-hours" not in told
 
 

@@ -8,7 +8,7 @@ import { select, selected } from "../selection";
 import { showOnTimeline } from "../timeline/where";
 import type { Finding, FindingPlace, Findings } from "../types";
 import { formatInterval, formatNs, formatPercent } from "../units";
-import { isSure, saving, verb } from "./findings";
+import { rangeOf, textOf, verb } from "./findings";
 
 /** Time around a stall and its wait that is shown with them, as a part of theirs. */
 const AROUND = 0.15;
@@ -29,7 +29,7 @@ export function drawCards(block: Findings): Element {
 
 function card(one: Finding, place: number, where: FindingPlace | null): Element {
   const [title, rest] = clauses(one.what);
-  const sure = isSure(one) && one.level === "found";
+  const sure = rangeOf(one) && one.level === "found";
   return h(
     "section",
     { class: one.level === "found" ? "card" : "card suspected", "data-cause": one.cause },
@@ -54,24 +54,21 @@ function clauses(what: string): [string, string] {
 }
 
 function short(one: Finding): string {
-  const of = one.prediction;
-  if (of === null || of.gain_high <= 0) return "no time yet";
-  if (of.is_bound) return `saves at most ${formatPercent(of.gain)}`;
-  if (of.gain_low <= 0) return `up to ${formatPercent(of.gain_high)}, may be zero`;
-  return `${verb(one)} ${formatPercent(of.gain)}`;
+  const of = one.saving;
+  return of === null ? textOf(of) : `${verb(one)} ${rangeOf(one) ? formatPercent(of.value) : textOf(of, "")}`;
 }
 
-/** The interval of its saving on a scale of the whole step. */
+/** The range of its saving on a scale of the whole step. */
 function range(one: Finding): Child {
-  const of = one.prediction;
-  if (of === null || of.is_bound || of.gain_low <= 0) return null;
+  const of = rangeOf(one);
+  if (of === null) return null;
   const bar = h("i");
-  bar.style.setProperty("left", `${100 * of.gain_low}%`);
-  bar.style.setProperty("width", `${100 * (of.gain_high - of.gain_low)}%`);
+  bar.style.setProperty("left", `${100 * of.low}%`);
+  bar.style.setProperty("width", `${100 * (of.high - of.low)}%`);
   const best = h("b");
-  best.style.setProperty("left", `${100 * of.gain}%`);
-  const words = `${saving(one)}; the bar is the whole step`;
-  return h("div", { class: "interval", role: "img", "aria-label": words, title: words }, bar, best, h("span", {}, `90%: ${formatInterval(of.gain_low, of.gain_high)}`));
+  best.style.setProperty("left", `${100 * of.value}%`);
+  const words = `${textOf(one.saving)}; the bar is the whole step`;
+  return h("div", { class: "interval", role: "img", "aria-label": words, title: words }, bar, best, h("span", {}, formatInterval(of.low, of.high)));
 }
 
 /** Ways on from a finding: the stall itself, and what its fix would do. */
@@ -115,10 +112,10 @@ function notesOn({ rank, line, stall, victim, wait, between, more }: FindingPlac
 }
 
 /** The timeline shows the predicted step over the measured one. */
-function learn({ prediction: of }: Finding, changes: [string, string][]): void {
-  if (!of?.measured_ns || of.predicted_ns === null || of.is_bound) return;
-  const { measured_ns: measured, predicted_ns: predicted } = of;
-  learnPrediction(changes, { measured, predicted, ...stepInterval(measured, [of.gain_low, of.gain_high]) });
+function learn({ saving, prediction }: Finding, changes: [string, string][]): void {
+  if (!prediction?.measured_ns || !saving || saving.low === null || saving.high === null || saving.kind === "bound") return;
+  const { measured_ns: measured, predicted_ns: predicted } = prediction;
+  learnPrediction(changes, { measured, predicted, ...stepInterval(measured, [saving.low, saving.high]) });
 }
 
 function changesOf(one: Finding): [string, string][] {

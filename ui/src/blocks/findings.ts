@@ -1,6 +1,6 @@
 import "./findings.css";
 import type { Child } from "../dom";
-import type { Finding, FindingPlace, Findings, Prediction } from "../types";
+import type { Estimate, Finding, FindingPlace, Findings, Prediction } from "../types";
 import { h, s } from "../dom";
 import { prose, unbroken } from "../glossary";
 import { fixed, grouped } from "../rounding";
@@ -8,8 +8,6 @@ import { formatInterval, formatNs, formatPercent, formatValues } from "../units"
 import { drawEvidence } from "./evidence";
 import { drawCards, findingActions } from "./finding-cards";
 
-/** Least and most of all gains, so that cards can be compared by eye. */
-type Scale = [number, number];
 
 /** Changes such as a larger batch change the work of a step; its time is then not comparable. As in results.py. */
 const SAME_WORK = 0.005;
@@ -17,9 +15,10 @@ const SAME_WORK = 0.005;
 export function drawFindings(block: Findings): Element {
   if (!block.items.length) return h("p", { class: "calm" }, "No cause was found.");
   if (block.is_brief) return drawCards(block);
-  const scale = scaleOf(block.items.filter(isSure).flatMap((one) => one.prediction ?? []));
+  // One scale for all, so that cards can be compared by eye.
+  const most = Math.max(0.01, ...block.items.map((one) => rangeOf(one)?.high ?? 0));
   const open = block.most_shown ?? block.items.length;
-  const cards = block.items.map((one, place) => h("li", {}, card(one, block.places[place] ?? null, place < open, scale)));
+  const cards = block.items.map((one, place) => h("li", {}, card(one, block.places[place] ?? null, place < open, most)));
   const left = cards.slice(open);
   return h(
     "div",
@@ -31,14 +30,16 @@ export function drawFindings(block: Findings): Element {
   );
 }
 
-function card(one: Finding, place: FindingPlace | null, open: boolean, scale: Scale): Element {
+function card(one: Finding, place: FindingPlace | null, open: boolean, most: number): Element {
   const facts: [string, Child[]][] = [
     [one.level === "found" ? "Saves" : "May save", prose(predicted(one))],
+    ["Sure", odds(one) ? [odds(one)] : []],
     ["But", one.doubt ? prose(doubt(one)) : []],
     ["Fix", [h("span", { class: "fix" }, ...prose(one.fix))]],
     ["Ranks", one.ranks.length ? [formatValues(one.ranks, "")] : []],
     ["To confirm", one.certain_if ? prose(one.certain_if) : []],
   ];
+  const range = rangeOf(one);
   const shown = facts.filter(([, words]) => words.length);
   return h(
     "details",
@@ -47,7 +48,7 @@ function card(one: Finding, place: FindingPlace | null, open: boolean, scale: Sc
       "summary",
       {},
       h("span", { class: "what" }, h("span", { class: "cause" }, cause(one)), ...unbroken(one.what)),
-      isSure(one) && one.prediction ? gain(one.prediction, scale, verb(one)) : h("span", { class: "gain" }, `${verb(one)} ${saving(one)}`),
+      range ? gain(range, most, verb(one)) : h("span", { class: "gain" }, `${verb(one)} ${textOf(one.saving)}`),
     ),
     h("dl", {}, ...shown.flatMap(([name, words]) => [h("dt", {}, name), h("dd", {}, ...words)])),
     findingActions(one, place),
@@ -64,33 +65,44 @@ export function verb(one: Finding): string {
   return one.level === "found" ? "saves" : "may save";
 }
 
-/** Whether the interval of its saving can be drawn: it costs time, certainly, and the saving is no upper limit. */
-export function isSure(one: Finding): boolean {
-  const of = one.prediction;
-  return of !== null && !of.is_bound && of.gain_low > 0;
+interface Ranged {
+  value: number;
+  low: number;
+  high: number;
 }
 
-/** Writes the same text as `Finding.saving` in Python. */
-export function saving(one: Finding): string {
-  const of = one.prediction;
-  if (of === null || of.gain_high <= 0) return "no time yet";
-  if (of.is_bound) return `at most ${formatPercent(of.gain)} of the step`;
-  if (of.gain_low <= 0) return `up to ${formatPercent(of.gain_high)} of the step, and may be zero`;
-  return `${formatPercent(of.gain)} of the step (90% interval ${formatInterval(of.gain_low, of.gain_high)})`;
+/** The saving if it certainly saves time and has a range, which can then be drawn. */
+export function rangeOf({ saving }: Finding): Ranged | null {
+  if (!saving || saving.kind === "bound" || saving.low === null || saving.high === null || saving.low <= 0) return null;
+  return { value: saving.value, low: saving.low, high: saving.high };
+}
+
+/** Writes the same text as `Estimate.text` in Python. */
+export function textOf(of: Estimate | null, whole = " of the step"): string {
+  if (of === null) return "no time yet";
+  if (of.low === null || of.high === null) return `roughly ${formatPercent(of.value)}${whole}; not measured`;
+  if (of.kind === "bound") return `at most ${formatPercent(of.value)}${whole}`;
+  if (of.low <= 0) return `at most ${formatPercent(Math.max(of.high, 0))}${whole}, perhaps nothing`;
+  return `${formatPercent(of.value)}${whole} (${formatInterval(of.low, of.high)})`;
 }
 
 /** Writes the same text as `format_saving` in Python. */
 function predicted(one: Finding): string {
-  const of = one.prediction;
-  if (of === null || of.gain_high <= 0) return saving(one);
-  const more = of.is_bound || of.gain_low > 0 ? [stepTimes(of), hours(one)] : [];
-  return `${[saving(one), ...more].filter(Boolean).join(", ")}; based on ${of.basis}`;
+  const of = one.saving;
+  if (of === null) return textOf(of);
+  const more = of.kind === "bound" || rangeOf(one) ? [stepTimes(of, one.prediction), hours(one)] : [];
+  return `${[textOf(of), ...more].filter(Boolean).join(", ")}; based on ${of.source}`;
 }
 
 /** The step time before and after, where both are for the same work. */
-function stepTimes({ gain, measured_ns, predicted_ns }: Prediction): string {
-  if (!measured_ns || predicted_ns === null || Math.abs(1 - predicted_ns / measured_ns - gain) >= SAME_WORK) return "";
-  return `from ${formatNs(measured_ns)} to ${formatNs(predicted_ns)}`;
+function stepTimes({ value }: Estimate, times: Prediction | null): string {
+  if (!times?.measured_ns || Math.abs(1 - times.predicted_ns / times.measured_ns - value) >= SAME_WORK) return "";
+  return `from ${formatNs(times.measured_ns)} to ${formatNs(times.predicted_ns)}`;
+}
+
+/** Writes the same text as `Finding.odds` in Python. */
+function odds({ probability }: Finding): string {
+  return probability === null ? "" : `right in ${fixed(100 * probability, 0)} of 100 such cases`;
 }
 
 function hours(one: Finding): string {
@@ -104,23 +116,17 @@ function doubt(one: Finding): string {
   return one.record ? `${one.doubt} ${how}: lostflops run ${one.record} -- COMMAND` : one.doubt;
 }
 
-function scaleOf(all: Prediction[]): Scale {
-  return [Math.min(0, ...all.map((one) => one.gain_low)), Math.max(0.01, ...all.map((one) => one.gain_high))];
-}
-
-function gain(of: Prediction, [least, most]: Scale, saves: string): Element {
-  const at = (share: number) => `${(100 * (share - least)) / (most - least)}%`;
-  const width = `${(100 * (of.gain_high - of.gain_low)) / (most - least)}%`;
+function gain(of: Ranged, most: number, saves: string): Element {
+  const at = (share: number) => `${(100 * share) / most}%`;
   const range = s(
     "svg",
-    { class: "range", role: "img", "aria-label": `${saves} ${formatInterval(of.gain_low, of.gain_high)} of the step (90% interval)` },
-    s("rect", { class: "interval", x: at(of.gain_low), width, y: 4, height: 14, rx: 2 }),
+    { class: "range", role: "img", "aria-label": `${saves} ${formatInterval(of.low, of.high)} of the step` },
+    s("rect", { class: "interval", x: at(of.low), width: at(of.high - of.low), y: 4, height: 14, rx: 2 }),
     s("line", { class: "scale", x1: 0, x2: "100%", y1: 18, y2: 18 }),
-    s("line", { class: "zero", x1: at(0), x2: at(0), y1: 2, y2: 22 }),
-    s("line", { class: "best", x1: at(of.gain), x2: at(of.gain), y1: 2, y2: 20 }),
-    least < 0 && -least / (most - least) > 0.25 ? s("text", { x: 0, y: 33 }, formatPercent(least)) : null,
-    s("text", { x: at(0), y: 33, "text-anchor": least < 0 ? "middle" : "start" }, "0%"),
+    s("line", { class: "zero", x1: 0, x2: 0, y1: 2, y2: 22 }),
+    s("line", { class: "best", x1: at(of.value), x2: at(of.value), y1: 2, y2: 20 }),
+    s("text", { x: 0, y: 33 }, "0%"),
     s("text", { x: "100%", y: 33, "text-anchor": "end" }, formatPercent(most)),
   );
-  return h("span", { class: "gain" }, `${saves} `, h("b", {}, formatPercent(of.gain)), " of the step", range);
+  return h("span", { class: "gain" }, `${saves} `, h("b", {}, formatPercent(of.value)), " of the step", range);
 }

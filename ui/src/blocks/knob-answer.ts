@@ -103,14 +103,14 @@ function compared(gain: number): string {
   return gain === 0 ? "no change" : `${formatShare(Math.abs(gain))} ${gain > 0 ? "shorter" : "longer"}`;
 }
 
-/** Whether the interval holds what was measured. */
+/** Whether the range holds what was measured; a limit may always save nothing. */
 function isUnsure({ gain_interval: interval }: Setting): boolean {
-  return interval !== null && interval[0] <= 0 && interval[1] >= 0;
+  return interval !== null && interval[0] < 0 && interval[1] >= 0;
 }
 
 function sure(before: Before, setting: Setting): Element {
   const { low, high } = intervalOf(before, setting);
-  const sentences = [`90% interval: ${formatNs(low)} to ${formatNs(high)}.`];
+  const sentences = [`Range: ${formatNs(low)} to ${formatNs(high)}.`];
   if (isUnsure(setting)) sentences.push("The effect may be zero.");
   if (setting.work > 1) {
     const each = formatNs(setting.predicted_ns! / setting.work);

@@ -47,7 +47,7 @@ function bar(kind: string, name: string, lines: [string, number][], y: number, p
   return s("g", { class: kind }, s("text", { x: 0, y: y - 5 }, name), ...parts, outline);
 }
 
-/** The 90% interval of the predicted step. */
+/** The range of the predicted step. */
 export function intervalOf(before: Before, { gain_interval: gain, low_ns, high_ns }: Setting): { low: number; high: number } {
   return gain ? stepInterval(before.ns, gain) : { low: low_ns!, high: high_ns! };
 }
@@ -55,7 +55,7 @@ export function intervalOf(before: Before, { gain_interval: gain, low_ns, high_n
 function interval(of: { low: number; high: number }, place: Place): Element {
   const y = top(0) + BAR / 2;
   const [low, high] = [place(of.low), place(of.high)];
-  const title = `90% interval: ${formatNs(of.low)} to ${formatNs(of.high)}`;
+  const title = `range: ${formatNs(of.low)} to ${formatNs(of.high)}`;
   const ends = [low, high].map((x) => s("line", { x1: x, x2: x, y1: y - 6, y2: y + 6 }));
   const line = s("line", { x1: low, x2: high, y1: y, y2: y });
   const halo = s("g", { class: "halo" }, line.cloneNode(), ...ends.map((end) => end.cloneNode()));

@@ -70,10 +70,11 @@ function atSetting(block: Knobs, knob: Knob, setting: Setting): (Node | string)[
 function saved(block: Knobs, knob: Knob, setting: Setting, which: string): (Node | string)[] {
   const gain = gainOf(block, setting);
   const [low, high] = setting.gain_interval ?? [gain, gain];
-  const mayBeZero = low <= 0 && high >= 0;
+  const mayBeZero = low < 0 && high >= 0;
   const limit = knob.is_bound && gain > 0 ? "at most " : "";
   const figure = gain < 0 ? `${formatShare(-gain)} longer` : `${limit}${formatShare(gain)}${which}`;
   const kind = mayBeZero || !gain ? "" : gain > 0 ? "good" : "bad";
   const range = gain < 0 ? formatInterval(-high, -low) : formatInterval(low, high);
+  if (limit && !mayBeZero) return [h("b", { class: kind }, figure)];
   return [h("b", { class: kind }, figure), " ", h("span", { class: "muted" }, mayBeZero ? `${range}, may be zero` : range)];
 }

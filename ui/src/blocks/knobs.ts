@@ -104,7 +104,7 @@ class KnobsView {
 }
 
 function drawHeads(): Element {
-  const words = ["change", "", "saves (90% interval)"];
+  const words = ["change", "", "saves"];
   return h("div", { class: "knob heads muted" }, ...words.map((word) => h("span", {}, word)));
 }
 

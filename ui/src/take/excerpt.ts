@@ -2,7 +2,7 @@
 //
 // Text from traces is data: it cannot become markup. As in show/report/markdown.py.
 
-import { saving } from "../blocks/findings";
+import { textOf } from "../blocks/findings";
 import type { Selection } from "../selection";
 import { describeSelection } from "../selection-words";
 import type { Findings, Lines, Result } from "../types";
@@ -49,7 +49,7 @@ function formatSelected(selection: Selection): string {
 function formatFindings(block: Findings): string {
   const items = block.items.map((one, place) => {
     const level = one.level === "suspected" ? "Suspected: " : "";
-    const lines = [`${place + 1}. **${level}${escape(one.what)}**`, `   - Saves: ${escape(saving(one))}`, `   - Fix: ${escape(one.fix)}`];
+    const lines = [`${place + 1}. **${level}${escape(one.what)}**`, `   - Saves: ${escape(textOf(one.saving))}`, `   - Fix: ${escape(one.fix)}`];
     return lines.join("\n");
   });
   return `## ${escape(block.title || "Findings")}\n\n${items.join("\n")}`;

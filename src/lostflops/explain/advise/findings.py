@@ -96,10 +96,11 @@ def _limit(case: Case, claim: Claim, found: Estimate) -> Estimate:
     low, high = found.ends
     if claim.ranks or not claim.taken or high <= limit:
         return found
-    if found.kind is Kind.BOUND or low > limit:
+    least = found.value if found.kind is Kind.BOUND else low
+    if least > limit + SMALLEST:
         more = f"{', '.join(claim.changes)} would save {format_percent(found.value)}, but also from other causes"
         return Estimate.bound(limit, f"the time attributed to this cause and all waits, as an upper limit ({more})")
-    return replace(found, value=min(found.value, limit), high=limit)
+    return replace(found, value=min(found.value, limit), low=min(low, limit), high=limit)
 
 
 def _price_by_ledger(case: Case, claim: Claim) -> Priced:

@@ -101,7 +101,7 @@ def _estimate_spread(between: float) -> str:
         return "and too few steps to estimate it, the spread between runs is unknown"
     return (
         "the spread between runs is estimated from the spread within each run: two runs of the same job may differ by "
-        f"{format_share(between)} (90% interval)"
+        f"{format_share(between)}"
     )
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 NINE_OF_TEN: Final = 1.6449
-"""Half the width of a 90% interval over the standard deviation."""
+"""Half the width of a range over the standard deviation."""
 _DRAWS: Final = 100_000
 _SEED: Final = 29
 
@@ -21,8 +21,8 @@ _SEED: Final = 29
 def chances_of_least(
     values: Sequence[float], halves: Sequence[float], floors: Sequence[float] = ()
 ) -> npt.NDArray[np.float64]:
-    """Return the probability of each value to be the least. `halves` are half the widths of their 90% intervals, and no
-    value gets below its floor. Equal values share the probability.
+    """Return the probability of each value to be the least. `halves` are half the widths of their ranges, and no value
+    gets below its floor. Equal values share the probability.
 
     >>> chances_of_least([1.0, 2.0], [0.1, 0.1]).tolist()
     [1.0, 0.0]

@@ -53,7 +53,7 @@ class _DeviceTime:
     multiplying: float
     moving: float
     doubt: float
-    """Half the width of the 90% interval from the kernel model."""
+    """Half the width of the range from the kernel model."""
 
     @property
     def whole(self) -> float:

@@ -25,10 +25,10 @@ class Forecast:
     device: Device
     step: float
     low: float
-    """Lower end of the 90% interval of the step."""
+    """Lower end of the range of the step."""
     high: float
     own: float
-    """Half the width of the 90% interval from errors that no other device shares."""
+    """Half the width of the range from errors that no other device shares."""
     bound: Bound
     floor: float = 0.0
     """Step if kernels took no time there: no error of kernels makes it shorter."""

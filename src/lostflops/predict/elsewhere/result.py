@@ -80,7 +80,7 @@ def show_devices(found: Forecasts, prices: Prices | None, work: WorkPerStep) -> 
 
 
 def _verdict(found: Forecasts, compared: RankedDevices, prices: Prices | None, work: WorkPerStep) -> str:
-    sentences = ["A guess, because the replay does not match the run."] if found.is_guess else []
+    sentences = ["Uncertain, because the replay does not match the run."] if found.is_guess else []
     alike = [one for one in compared.ranked if one.may_be_first]
     tied = _tied(compared)
     why = _why_alike(alike)
@@ -115,7 +115,7 @@ def _equally_fast(found: Forecasts, why: str, alike: Sequence[Ranked]) -> str:
 
 
 def _step(one: Ranked) -> str:
-    return f"{format_ns(round(one.forecast.step))} per step (90% interval {_format_range(one)})"
+    return f"{format_ns(round(one.forecast.step))} per step ({_format_range(one)})"
 
 
 def _speed(found: Forecasts, one: Ranked) -> str:
@@ -255,7 +255,7 @@ def _ranking(found: Forecasts, compared: RankedDevices) -> Table:
         Field("device", shown=False),
         Field("shown_name", label="device"),
         Field("step_ns", "ns", "step"),
-        Field("interval", label="90% interval"),
+        Field("interval", label="range"),
         Field("low_ns", "ns", shown=False),
         Field("high_ns", "ns", shown=False),
         Field("first", "share", "fastest"),

@@ -1,4 +1,4 @@
-"""Interval of a prediction, which should include the normal step of nine of ten later runs.
+"""Range of a predicted step: how far the normal step of a later run may be from it.
 
 It has four sources of error. They are independent, so they add as squares: the replay (its error on the run itself),
 the changes (how uncertain each is about its own effect, and how far profiling slowed down the part that it saves), the

@@ -111,7 +111,7 @@ def _verdict(prediction: StoredPrediction, scored: Score) -> str:
     sign = {True: "the sign of the gain was right", False: "the sign of the gain was WRONG", None: "no gain predicted"}
     return (
         f"Predicted {format_ns(prediction.predicted_ns)}, measured {format_ns(scored.measured_ns)}: "
-        f"{_off(scored.error)}, {where} the interval; {sign[scored.sign_right]}."
+        f"{_off(scored.error)}, {where} the range; {sign[scored.sign_right]}."
     )
 
 
@@ -136,7 +136,7 @@ def _figures(prediction: StoredPrediction, scored: Score) -> Pairs:
             Pair("high_ns", high, "ns", "to"),
             Pair("measured_ns", scored.measured_ns, "ns", "measured after"),
             Pair("error", scored.error, "share", "prediction error"),
-            Pair("inside", scored.inside, "", "inside the interval"),
+            Pair("inside", scored.inside, "", "inside the range"),
             Pair("predicted_gain", prediction.gain, "share", "gain predicted"),
             Pair("gain", scored.gain, "share", "gain measured"),
             Pair("sign_right", scored.sign_right, "", "sign of the gain is right"),
@@ -174,7 +174,7 @@ def list_predictions(run: Run) -> Result:
     inside = sum(scored.inside for _, scored in scores)
     found = pluralise(len(held), "prediction")
     verdict = (
-        f"{found}, {pluralise(len(scores), 'score')}: {inside} inside the interval, mean absolute error "
+        f"{found}, {pluralise(len(scores), 'score')}: {inside} inside the range, mean absolute error "
         f"{format_share(sum(abs(scored.error) for _, scored in scores) / len(scores))}."
         if scores
         else f"{found}, none scored yet."

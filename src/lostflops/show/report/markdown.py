@@ -167,6 +167,8 @@ def _finding(number: int, finding: Finding, *, is_brief: bool) -> Iterator[str]:
     yield f"- **Fix:** {_code(finding.fix)}"
     if is_brief:
         return
+    if finding.odds:
+        yield f"- **Sure:** {finding.odds}"
     for evidence in finding.evidence:
         places = f" ({', '.join(map(_code, evidence.sources))})" if evidence.sources else ""
         yield f"- **Evidence:** {_text(evidence.what)}{places}"

@@ -180,6 +180,7 @@ def _finding(number: int, finding: Finding, *, is_brief: bool) -> Iterator[str]:
         ("fix", finding.fix),
     ]
     full = [
+        *([("sure", finding.odds)] if finding.odds else []),
         *(("evidence", ", ".join((evidence.what, *evidence.sources))) for evidence in finding.evidence),
         ("to confirm", finding.certain_if),
         ("cause", finding.cause),

@@ -305,6 +305,7 @@ def _in_full(finding: Finding) -> list[list[str]]:
     doubt = format_doubt(finding)
     return [
         [label_saving(finding), format_saving(finding)],
+        *([["sure", finding.odds]] if finding.odds else []),
         *([["but", doubt]] if doubt else []),
         ["fix", _clean(finding.fix)],
         *(["evidence", _clean(evidence.what)] for evidence in finding.evidence),

@@ -142,8 +142,8 @@ def test_collections_that_the_window_missed(tmp_path: Path) -> None:
     made = Loop(more=lambda rank, number: {"gc": 30 * MS * (number < 24), "gc_count": 1})
     with case_of(made.write(tmp_path / "often")) as case:
         (found,) = claims(case, gc.RULE)
-        assert found.gain is not None
-        assert found.gain.share == pytest.approx(0.3)
+        assert found.saving is not None
+        assert found.saving.value == pytest.approx(0.3)
 
 
 def test_collections_of_one_rank_are_not_the_jobs(tmp_path: Path) -> None:

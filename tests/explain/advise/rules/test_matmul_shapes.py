@@ -35,9 +35,9 @@ def test_a_vocabulary_that_nobody_padded(tmp_path: Path) -> None:
     """Three times slower than its neighbour of good size: two thirds are saved, but for what padding adds."""
     (found,) = claims(tmp_path, head(50257, UNALIGNED, factor=3))
     assert "Pad 50257 to 50304" in found.fix
-    assert found.gain is not None
+    assert found.saving is not None
     bad, good, padded = 3 * us(4096, 1024, 50257), us(4096, 1024, 49152), us(4096, 1024, 50304)
-    assert found.gain.share == pytest.approx((bad - padded) / (bad + good), abs=0.01)
+    assert found.saving.value == pytest.approx((bad - padded) / (bad + good), abs=0.01)
 
 
 @pytest.mark.parametrize("op", [head(50304, GOOD), head(50257, GOOD)], ids=["padded", "odd, but as fast as others"])

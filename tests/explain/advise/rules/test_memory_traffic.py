@@ -26,8 +26,6 @@ def test_a_pageable_batch_before_the_model(tmp_path: Path) -> None:
     assert "pin_memory=True" in found.fix
     assert "77.0 MB per step" in found.evidence[0].what
     assert found.taken[0, "copy"] == 4 * 200_000
-    assert found.gain is not None
-    assert found.gain.share == pytest.approx(0.95 * 200 / 600, abs=0.03)
 
 
 def test_outputs_that_are_copied_to_the_host(tmp_path: Path) -> None:

@@ -44,8 +44,7 @@ def claims(folder: Path, trace: str) -> dict[str, Claim]:
 def test_a_resnet_that_frees_memory_all_the_time(tmp_path: Path) -> None:
     """hipFree runs 1,298 times, for 3.35 of 3.39 s, and products are in bf16 already."""
     found = claims(tmp_path, f"{AMD}/HIST_mi300_ddp_resnet18_train.json.gz")
-    assert found["allocator"].gain is not None
-    assert found["allocator"].gain.share == pytest.approx(0.835, abs=0.01)
+    assert sum(found["allocator"].taken.values()) / case.wall == pytest.approx(0.835, abs=0.01)
     assert "hipFree 1,298 times" in found["allocator"].evidence[0].what
     assert "precision" not in found
 

@@ -59,8 +59,8 @@ def test_a_steady_job(rule: Rule) -> None:
 def test_slow_first_steps() -> None:
     """Steps 1 to 5 take 40 ms, 34 others 10 ms: 150 of 540 ms are lost. The very first is slow in every job."""
     (found,) = timed(warmup.RULE, lambda rank, number: (500 if number == 0 else 40 if number <= 5 else 10) * MS)
-    assert found.gain is not None
-    assert found.gain.share == pytest.approx(150 / 540)
+    assert found.saving is not None
+    assert found.saving.value == pytest.approx(150 / 540)
     assert found.evidence[0].steps == (1, 2, 3, 4, 5)
     assert timed(warmup.RULE, lambda rank, number: (500 if number == 0 else 20 if number <= 2 else 10) * MS) == []
 
@@ -72,8 +72,8 @@ def test_periodic_slow_steps() -> None:
         return 50 * MS if number % 8 == 7 else 0
 
     (found,) = timed(warmup.RULE, lambda rank, number: 10 * MS + outside(rank, number), outside=outside)
-    assert found.gain is not None
-    assert found.gain.share == pytest.approx(250 / (390 + 250))
+    assert found.saving is not None
+    assert found.saving.value == pytest.approx(250 / (390 + 250))
     assert found.what == "Every 8th step takes 50.0 ms longer (between the passes): 39.1% of all step time."
     assert found.evidence[0].steps == (7, 15, 23, 31, 39)
 
@@ -86,11 +86,11 @@ def test_a_period_in_noise(period: int) -> None:
         return steadily(rank, number) + (5 * MS if number % period == 1 else 0)
 
     (found,) = timed(warmup.RULE, took)
-    assert found.gain is not None
+    assert found.saving is not None
     lost = 5 * len(range(1, 40, period)) / 39
-    assert found.gain.share == pytest.approx(lost / (10.5 + lost), abs=0.02)
-    assert found.gain.low < found.gain.share < found.gain.high
-    assert found.gain.high - found.gain.low < 0.15
+    assert found.saving.value == pytest.approx(lost / (10.5 + lost), abs=0.02)
+    assert found.saving.low < found.saving.value < found.saving.high
+    assert found.saving.high - found.saving.low < 0.15
     assert found.what.startswith(f"Every {warmup.ordinal(period)} step takes")
 
 
@@ -110,9 +110,12 @@ def test_the_line_of_a_period_is_named(tmp_path: Path) -> None:
 def test_a_single_stall_is_suspected() -> None:
     """30 s in one of 39 steps of 10 ms: nearly all of the time, but it may not come back."""
     (found,) = timed(warmup.RULE, lambda rank, number: steadily(rank, number) + (30_000 * MS if number == 17 else 0))
-    assert found.gain is not None
-    assert found.gain.share == pytest.approx(30_000 / (30_000 + 39 * 10.5), abs=0.01)
-    assert (found.gain.low, found.suspected) == (0.0, "It happened once in 39 steps, so it may not happen again.")
+    assert found.saving is not None
+    assert found.saving.value == pytest.approx(30_000 / (30_000 + 39 * 10.5), abs=0.01)
+    assert (found.saving.kind, found.suspected) == (
+        "bound",
+        "It happened once in 39 steps, so it may not happen again.",
+    )
     assert found.what.startswith("Step 17 stalled")
 
 
@@ -127,20 +130,20 @@ def test_slow_steps_of_a_trace(tmp_path: Path) -> None:
     cluster = SyntheticCluster(ranks=2, steps=8, losses=Losses(python=4 * MS, steps=(first, first + 1)))
     with case_of(store(cluster.generate(), tmp_path / "run")) as case:
         (found,) = claims(case, warmup.RULE)
-        assert found.gain is not None
+        assert found.saving is not None
         assert found.evidence[0].steps == (first, first + 1)
         assert sum(ns for (_, line), ns in found.taken.items() if line == "idle.python") == pytest.approx(
             case.total.lines["idle.python"], rel=0.01
         )
-        assert sum(found.taken.values()) / case.wall == pytest.approx(found.gain.share, abs=0.02)
+        assert sum(found.taken.values()) / case.wall == pytest.approx(found.saving.value, abs=0.02)
         assert claims(case, throttling.RULE) == []
 
 
 def test_all_ranks_get_slower() -> None:
     (found,) = timed(throttling.RULE, lambda rank, number: 10 * MS + number * MS // 10, ranks=3)
     # 39 settled steps from 10.1 to 13.9 ms, of which the first 13 have the median 10.7
-    assert found.gain is not None
-    assert found.gain.share == pytest.approx(1 - 10.7 / 12.0)
+    assert found.saving is not None
+    assert found.saving.value == pytest.approx(1 - 10.7 / 12.0)
     assert found.evidence[0].ranks == (0, 1, 2)
     assert found.suspected, "on a host other work does the same"
     assert "nvidia-smi" not in found.fix + found.certain_if
@@ -161,8 +164,8 @@ def test_one_part_of_the_step_that_grows() -> None:
 
     phases = {"outside": outside, "forward": half, "backward": half}
     (found,) = timed(growing_steps.RULE, took, ranks=3, **phases)
-    assert found.gain is not None
-    assert found.gain.share == pytest.approx(1 - (10.5 + 0.7) / (10.5 + 2.0), abs=0.03)
+    assert found.saving is not None
+    assert found.saving.value == pytest.approx(1 - (10.5 + 0.7) / (10.5 + 2.0), abs=0.03)
     assert "because the time between the passes grows on all ranks" in found.what
     assert timed(throttling.RULE, took, ranks=3, **phases) == []
     more = {"tokens": lambda rank, number: 4096 + 41 * number}
@@ -272,8 +275,8 @@ def test_steps_that_compile_again() -> None:
         lambda rank, number: (100 if is_compiling(rank, number) else 10) * MS,
         compiled=is_compiling,
     )
-    assert found.gain is not None
-    assert found.gain.share == pytest.approx(3 * 90 / (35 * 10 + 4 * 100))
+    assert found.saving is not None
+    assert found.saving.value == pytest.approx(3 * 90 / (35 * 10 + 4 * 100))
     assert found.evidence[0].steps == (10, 20, 30)
     assert timed(compilation.RULE, steadily, compiled=lambda rank, number: number < 2) == []
 

@@ -64,6 +64,6 @@ def test_a_batch_is_small_by_samples_tokens_and_what_else_is_the_matter(
 
 @pytest.mark.parametrize(("cap_mib", "expected"), [(25, False), (5, True)], ids=["has DDP's default", "has less"])
 def test_buckets_that_the_job_has_are_no_better_fix(cap_mib: int, expected: bool) -> None:
-    gains = {"bucket_mb=25": SimpleNamespace(gain=0.2)}
+    gains = {"bucket_mb=25": SimpleNamespace(value=0.2)}
     case: Any = SimpleNamespace(facts=None, job={"ddp": [{"bucket_cap_bytes": cap_mib << 20}]}, price=gains.get)
     assert small_batch._has_narrower(case) is expected

@@ -13,7 +13,8 @@ from lostflops.core.units import format_ns, format_share, pluralise
 from lostflops.explain.advise.claim import Claim
 from lostflops.explain.advise.rule import Rule
 from lostflops.explain.advise.signs import spread
-from lostflops.explain.advise.signs.series import saving_of_extra_time, series
+from lostflops.explain.advise.signs.extra_time import saving_of_extra_time
+from lostflops.explain.advise.signs.series import series
 from lostflops.explain.advise.signs.where import match_samples
 
 if TYPE_CHECKING:

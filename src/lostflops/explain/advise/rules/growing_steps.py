@@ -12,11 +12,11 @@ from lostflops.core.results import Evidence
 from lostflops.core.units import format_ns, format_share
 from lostflops.explain.advise.claim import Claim, NotChecked
 from lostflops.explain.advise.rule import Rule
+from lostflops.explain.advise.signs.extra_time import saving_of_first_steps
 from lostflops.explain.advise.signs.series import (
     does_more,
     growing_phase,
     measure_growth,
-    saving_of_first_steps,
     series,
 )
 

@@ -13,6 +13,7 @@ from lostflops.core.results import Evidence
 from lostflops.core.units import format_ns, format_share
 from lostflops.explain.advise.claim import Claim, Place
 from lostflops.explain.advise.rule import Rule
+from lostflops.explain.advise.signs.extra_time import saving_of_first_steps
 from lostflops.explain.advise.signs.series import (
     MORE,
     SAME_WORK,
@@ -21,7 +22,6 @@ from lostflops.explain.advise.signs.series import (
     does_more,
     growing_phase,
     measure_growth,
-    saving_of_first_steps,
     series,
 )
 from lostflops.explain.advise.signs.step_lines import collect_traced_steps

@@ -10,7 +10,8 @@ import numpy as np
 from lostflops.account.ledger.lines import HOST_LINES, WAIT_LINES
 from lostflops.core.errors import UnknownCost
 from lostflops.core.units import pluralise
-from lostflops.explain.advise.signs.series import saving_of_extra_time, series
+from lostflops.explain.advise.signs.extra_time import saving_of_extra_time
+from lostflops.explain.advise.signs.series import series
 
 if TYPE_CHECKING:
     from lostflops.core.estimate import Estimate

@@ -116,7 +116,7 @@ def _rescale_kernels(
 
 
 def _estimate_error(done: Schedule, own: Device, other: Device) -> float:
-    """Return half the width of the 90% interval of a step, in ns, from what is not known of kernels and of the host."""
+    """Return half the width of the range of a step, in ns, from what is not known of kernels and of the host."""
     lines = mean_lines(done)
     kernels, host = (sum(lines[name] for name in names) for names in (_KERNEL_LINES, _HOST_LINES))
     return hypot(
