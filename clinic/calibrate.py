@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -83,7 +84,7 @@ def fit_ranges(rows: Sequence[Row]) -> Ranges:
     if min(_jobs(row for row in shown if row.kind is kind and row.is_real) for kind in groups[0] + groups[1]) < FEW:
         groups = [[Kind.MEASURED, Kind.REPLAYED], [Kind.BOUND]]
     reaches: dict[Kind, Reach] = {}
-    misses: dict[str, dict[str, list[float]]] = {}
+    squares: dict[str, list[float]] = {}
     for kinds in groups:
         own = [row for row in shown if row.kind in kinds]
         if _jobs(row for row in own if row.is_real) >= FEW:
@@ -91,25 +92,29 @@ def fit_ranges(rows: Sequence[Row]) -> Ranges:
         if _jobs(own) >= FEW:
             reach = fit_reach(own)
             reaches |= dict.fromkeys(kinds, reach)
-            _add_misses(misses, own, reach)
-    return Ranges(reaches, {cause: rounded(_factor(list(by_name.values()))) for cause, by_name in misses.items()})
+            for (cause, _), square in _squares(own, reach).items():
+                squares.setdefault(cause, []).append(square)
+    return Ranges(reaches, {cause: rounded(_factor(sum(known), len(known))) for cause, known in squares.items()})
 
 
 def _jobs(rows: Iterable[Row]) -> int:
     return len({row.job for row in rows})
 
 
-def _add_misses(misses: dict[str, dict[str, list[float]]], rows: Sequence[Row], reach: Reach) -> None:
-    usual = float(np.sqrt(np.average(_misses(rows, reach) ** 2, weights=by_job(rows))))
-    for row, miss in zip(rows, _misses(rows, reach), strict=True):
-        misses.setdefault(row.cause, {}).setdefault(row.job, []).append(float(miss) / (usual or 1.0))
+def _squares(rows: Sequence[Row], unit: Reach) -> dict[tuple[str, str], float]:
+    """Return the mean square of the misses of each rule in each job, in units of the usual one."""
+    misses = _misses(rows, unit)
+    usual = float(np.average(misses**2, weights=by_job(rows))) or 1.0
+    squares: dict[tuple[str, str], list[float]] = {}
+    for row, square in zip(rows, np.minimum(misses**2 / usual, MOST**2).tolist(), strict=True):
+        squares.setdefault((row.cause, row.job), []).append(square)
+    return {place: fmean(known) for place, known in squares.items()}
 
 
-def _factor(misses_of_jobs: Sequence[Sequence[float]]) -> float:
-    """Return how far off a rule's savings are, from the misses of each job in units of the usual one. Rules with few
-    jobs are drawn towards all rules, as if `PRIOR_JOBS` jobs had missed as usual."""
-    squares = sum(fmean(min(miss**2, MOST**2) for miss in misses) for misses in misses_of_jobs)
-    return float(((PRIOR_JOBS + squares) / (PRIOR_JOBS + len(misses_of_jobs))) ** 0.5)
+def _factor(squares: float, jobs: int) -> float:
+    """Return how far off a rule's savings are, by the sum of the squares of so many jobs. A rule with few jobs is drawn
+    towards all rules, as if `PRIOR_JOBS` jobs had missed as usual."""
+    return float(((PRIOR_JOBS + squares) / (PRIOR_JOBS + jobs)) ** 0.5)
 
 
 def _misses(rows: Sequence[Row], unit: Reach) -> NDArray[np.float64]:
@@ -131,9 +136,12 @@ def _width(reach: Reach, rows: Sequence[Row]) -> float:
 
 def _factors_elsewhere(rows: Sequence[Row], unit: Reach) -> list[float]:
     """Return for each row the factor of its rule, by other jobs: a job must not narrow or widen its own range."""
-    misses: dict[str, dict[str, list[float]]] = {}
-    _add_misses(misses, rows, unit)
-    return [_factor([own for job, own in misses[row.cause].items() if job != row.job]) for row in rows]
+    squares = _squares(rows, unit)
+    jobs = Counter(cause for cause, _ in squares)
+    total = dict.fromkeys(jobs, 0.0)
+    for (cause, _), square in squares.items():
+        total[cause] += square
+    return [_factor(total[row.cause] - squares[row.cause, row.job], jobs[row.cause] - 1) for row in rows]
 
 
 def ends(reach: Reach | None, row: Row, factor: float = 1.0) -> tuple[float, float]:
