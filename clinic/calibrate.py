@@ -18,15 +18,15 @@ from scipy.stats import binomtest
 
 from clinic.outcomes import Row, by_job
 from lostflops.core.estimate import Estimate, Kind, Strength
-from lostflops.explain.advise.calibration import KINDS, NO_TIME, Calibration, Odds, Reach, Rule, log_size
+from lostflops.explain.advise.calibration import KINDS, NO_TIME, Odds, OutcomeCalibration, Reach, log_size
 
 _Fit = TypeVar("_Fit")
 _Answer = TypeVar("_Answer")
 
 COVERAGE: Final = 0.9
 FOLDS: Final = 5
-FEW: Final = 20
-"""Jobs that a kind needs for a reach of its own: the tenth part of fewer is one job, whose size is chance."""
+FEW: Final = 10
+"""Jobs that a kind needs for a reach of its own: of fewer than nine, no miss is one that nine of ten do not exceed."""
 PRIOR_JOBS: Final = 3
 """As many jobs count for all rules together when one rule's misses are computed."""
 MOST: Final = 3.0
@@ -42,18 +42,20 @@ PRIOR: Final = 2.0
 """Standard deviation of what strength and kind change, in log odds: more than a factor of 50 either way is unlikely."""
 LEAST_SHARE: Final = 0.5
 """Misses are at least so much the estimate's: how large the error of measuring is, is itself known from few rounds."""
+SIZE: Final = 0.3
+"""And of what a saving that is 2.7 times as large changes: a large saving alone is no evidence."""
 _FLAT: Final = 10.0
 _STEPS: Final = 50
 _NORMAL_90: Final = 1.645
 _BINS: Final = (0.0, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 1.0)
 
 
-def calibrate(rows: Sequence[Row]) -> Calibration:
+def calibrate(rows: Sequence[Row]) -> OutcomeCalibration:
     ranges = fit_ranges(rows)
-    return Calibration(digest_rows(rows), COVERAGE, ranges.reaches, ranges.factors, fit_odds(rows))
+    return OutcomeCalibration(digest_rows(rows), COVERAGE, ranges.reaches, ranges.factors, fit_odds(rows))
 
 
-def written(calibration: Calibration) -> bytes:
+def written(calibration: OutcomeCalibration) -> bytes:
     """Return what `calibration.json` contains."""
     return msgspec.json.format(msgspec.json.encode(calibration), indent=1) + b"\n"
 
@@ -262,43 +264,31 @@ def fit_odds(rows: Sequence[Row]) -> Odds:
 
 def _fit_odds(rows: Sequence[Row], spread: float) -> Odds:
     made = design(rows)
-    priors = np.array([_FLAT, *[PRIOR] * (_COMMON - 2), 1.0, *[spread] * len(made.rules)])
-    found, uncertain = _most_likely(made, 1 / priors**2)
-    values = [rounded(value) for value in found]
+    priors = np.array([_FLAT, *[PRIOR] * (_COMMON - 2), SIZE, *[spread] * len(made.rules)])
+    values = [rounded(value) for value in _most_likely(made, 1 / priors**2)]
     strength, kind = values[1 : 1 + len(_STRENGTHS)], values[1 + len(_STRENGTHS) : _COMMON - 1]
-    rules = {
-        rule: Rule(offset, rounded(width))
-        for rule, offset, width in zip(made.rules, values[_COMMON:], uncertain[_COMMON:], strict=True)
-    }
     return Odds(
         values[0],
         dict(zip(_STRENGTHS, strength, strict=True)),
         dict(zip(KINDS, kind, strict=True)),
         values[_COMMON - 1],
+        dict(zip(made.rules, values[_COMMON:], strict=True)),
         spread,
-        rules,
     )
 
 
-def _most_likely(made: Design, precision: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the most likely coefficients and their standard deviations, by Newton's method."""
+def _most_likely(made: Design, precision: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the most likely coefficients, by Newton's method."""
     found = np.zeros(made.evidence.shape[1])
     for _ in range(_STEPS):
         chance = 1 / (1 + np.exp(-made.evidence @ found))
         slope = made.evidence.T @ (made.weights * (made.is_right - chance)) - precision * found
-        curvature = _curvature(made, chance, precision)
+        curvature = (made.evidence.T * (made.weights * chance * (1 - chance))) @ made.evidence + np.diag(precision)
         step = np.linalg.solve(curvature, slope)
         found = found + step
         if float(np.abs(step).max()) < 1e-9:
             break
-    chance = 1 / (1 + np.exp(-made.evidence @ found))
-    return found, np.sqrt(np.diag(np.linalg.inv(_curvature(made, chance, precision))))
-
-
-def _curvature(made: Design, chance: NDArray[np.float64], precision: NDArray[np.float64]) -> NDArray[np.float64]:
-    weights = made.weights * chance * (1 - chance)
-    curvature: NDArray[np.float64] = (made.evidence.T * weights) @ made.evidence + np.diag(precision)
-    return curvature
+    return found
 
 
 def _loss_elsewhere(rows: Sequence[Row], spread: float) -> float:

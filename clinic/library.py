@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -21,7 +21,6 @@ from functools import partial
 from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Final
-from unittest.mock import patch
 from zlib import crc32
 
 import msgspec
@@ -36,10 +35,7 @@ from clinic.registry import HELD_OUT_SETS
 from clinic.scoring import Outcome
 from clinic.synthetic import CASES
 from clinic.visits import gain, gains, make
-from lostflops.core.estimate import Estimate
 from lostflops.core.results import Finding
-from lostflops.explain.advise import findings
-from lostflops.explain.advise.calibration import calibrated
 from lostflops.explain.advise.case import Case
 from lostflops.explain.advise.diagnose import examine
 from lostflops.explain.advise.diagnosis import diagnosis_code
@@ -220,19 +216,11 @@ def _diagnose_once(kept: Path, entry: Path) -> list[Named]:
 
 
 def _diagnose(entry: Path) -> list[Named]:
-    """Return what a diagnosis names, with its savings before they were calibrated."""
-    raw: dict[Estimate, Estimate] = {}
-
-    def remember(saving: Estimate, cause: str) -> Estimate:
-        shown = calibrated(saving, cause)
-        raw[shown] = saving
-        return shown
-
-    with Run.open(entry / "sick") as run, patch.object(findings, "calibrated", remember):
-        return [_named(finding, priced, raw) for finding, priced in examine(Case(run)).items]
+    with Run.open(entry / "sick") as run:
+        return [_named(finding, priced) for finding, priced in examine(Case(run)).items]
 
 
-def _named(finding: Finding, priced: Priced, raw: Mapping[Estimate, Estimate]) -> Named:
-    saving = None if priced.saving is None else raw[priced.saving]
-    value = (None, 0.0, None, None) if saving is None else (saving.kind, saving.value, saving.low, saving.high)
+def _named(finding: Finding, priced: Priced) -> Named:
+    raw = priced.estimate
+    value = (None, 0.0, None, None) if raw is None else (raw.kind, raw.value, raw.low, raw.high)
     return Named(finding.cause, priced.strength, *value, finding.ranks, not finding.is_suspected)

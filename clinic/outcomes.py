@@ -112,10 +112,10 @@ def earlier_rows(outcome: Outcome, entry: str) -> Iterator[Row]:
 
 def _earlier(one: Finding) -> Named:
     strength = Strength.WEAK if one.is_suspected else Strength.STRONG
-    if one.gain is None or one.low is None or one.high is None:
+    if not one.gain:
         return Named(one.cause, strength, None, 0.0, None, None, one.ranks, not one.is_suspected)
-    kind, high = (Kind.BOUND, one.gain) if one.low == 0 else (Kind.REPLAYED, one.high)
-    return Named(one.cause, strength, kind, one.gain, one.low, high, one.ranks, not one.is_suspected)
+    kind = Kind.BOUND if one.low == 0 else Kind.REPLAYED
+    return Named(one.cause, strength, kind, one.gain, None, None, one.ranks, not one.is_suspected)
 
 
 def judge(truth: Outcome, named: Named) -> bool | None:

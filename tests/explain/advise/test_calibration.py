@@ -15,7 +15,6 @@ from lostflops.explain.advise.calibration import (
     FILE,
     Odds,
     Reach,
-    Rule,
     calibrated,
     probability_right,
     read_calibration,
@@ -24,7 +23,8 @@ from lostflops.explain.advise.rules import RULES
 
 MEASURED = Estimate(0.2, 0.18, 0.24, Kind.MEASURED, "steps")
 REACH = {"jobs": 3, "floor": 0.1, "slope": 0, "below": 1, "above": 1}
-ODDS = Odds(1.0, dict.fromkeys(Strength, 0.0), dict.fromkeys((*Kind, "none"), 0.0), 0.0, 1.0, {"known": Rule(2.0, 0.1)})
+KINDS = dict.fromkeys((*Kind, "none"), 0.0)
+ODDS = Odds(1.0, dict.fromkeys(Strength, 0.0), KINDS, 0.0, {"known": 2.0}, 1.0)
 
 
 def test_every_number_comes_from_the_outcomes() -> None:

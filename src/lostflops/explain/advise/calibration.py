@@ -54,14 +54,6 @@ class Reach(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return replace(saving, low=max(lower, min(low, LEAST)) if low > 0 else lower, high=upper)
 
 
-class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How a rule differs from all rules together, in log odds."""
-
-    offset: float
-    spread: float
-    """How uncertain the offset is: a standard deviation, as large as rules differ for a rule without outcomes."""
-
-
 class Odds(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Log odds that a finding is right: the sum of these, by its evidence and its saving."""
 
@@ -70,21 +62,24 @@ class Odds(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     kind: dict[str, float]
     size: float
     """By the logarithm of the saving."""
+    rules: dict[str, float]
+    """How rules differ from all rules together; a rule with few outcomes is drawn towards all."""
     spread: float
     """By how much rules differ, as a standard deviation."""
-    rules: dict[str, Rule]
 
     def __post_init__(self) -> None:
         if set(self.strength) != set(Strength) or set(self.kind) != set(KINDS):
             raise ValueError("a strength of evidence or a kind of estimate is missing")
 
     def probability(self, cause: str, strength: Strength, kind: str, value: float) -> float:
-        rule = self.rules.get(cause, Rule(0.0, self.spread))
-        odds = self.intercept + self.strength[strength] + self.kind[kind] + self.size * log_size(value) + rule.offset
-        return moderate(odds, rule.spread)
+        """Return how often such a finding is right, for a rule without outcomes on average over what rules may be."""
+        odds = self.intercept + self.strength[strength] + self.kind[kind] + self.size * log_size(value)
+        if cause in self.rules:
+            return 1 / (1 + exp(-odds - self.rules[cause]))
+        return 1 / (1 + exp(-odds / sqrt(1 + pi * self.spread**2 / 8)))
 
 
-class Calibration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class OutcomeCalibration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     outcomes: str
     """Digest of the outcomes that it was computed from."""
     coverage: float
@@ -103,15 +98,10 @@ def log_size(value: float) -> float:
     return log(max(value, LEAST))
 
 
-def moderate(odds: float, spread: float) -> float:
-    """Return the mean probability where the log odds are that uncertain: nearer to a half than without it."""
-    return 1 / (1 + exp(-odds / sqrt(1 + pi * spread**2 / 8)))
-
-
 @cache
-def read_calibration(file: Path = FILE) -> Calibration:
+def read_calibration(file: Path = FILE) -> OutcomeCalibration:
     try:
-        return msgspec.json.decode(file.read_bytes(), type=Calibration)
+        return msgspec.json.decode(file.read_bytes(), type=OutcomeCalibration)
     except msgspec.MsgspecError as error:
         raise ValueError(f"{file} is not a calibration: {error}. Write it with: python -m clinic --calibrate") from None
 

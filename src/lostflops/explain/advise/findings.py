@@ -32,19 +32,23 @@ class Priced:
     """A claim with what its fix saves."""
 
     claim: Claim
-    saving: Estimate | None = None
-    """None if it costs no time yet."""
+    estimate: Estimate | None = None
+    """The saving before its range is calibrated; None if it costs no time yet."""
     stored: StoredPrediction | None = None
     """The what-if that prices it, or None."""
 
     @property
+    def saving(self) -> Estimate | None:
+        return None if self.estimate is None else calibrated(self.estimate, self.claim.cause)
+
+    @property
     def is_small(self) -> bool:
-        return self.saving is not None and self.saving.value < SMALLEST
+        return self.estimate is not None and self.estimate.value < SMALLEST
 
     @property
     def value(self) -> float:
-        """The saving by which findings are ranked."""
-        return 0.0 if self.saving is None else self.saving.value
+        """The saving by which findings are ranked; a limit that was raised to hold does not rank higher."""
+        return 0.0 if self.estimate is None else self.estimate.value
 
     @property
     def strength(self) -> Strength:
@@ -53,7 +57,7 @@ class Priced:
 
     @property
     def probability(self) -> float:
-        return probability_right(self.claim.cause, self.strength, self.saving)
+        return probability_right(self.claim.cause, self.strength, self.estimate)
 
     @property
     def doubt(self) -> str:
@@ -81,10 +85,10 @@ def price_claim(case: Case, claim: Claim) -> Priced:
     if found is None and claim.costs_time:
         return _price_by_ledger(case, claim)
     if found is None or not claim.changes:
-        return Priced(claim, found and calibrated(found, claim.cause))
+        return Priced(claim, found)
     limited = _limit(case, claim, found)
     stored = case.predictions[claim.changes] if limited.source == found.source else None
-    return Priced(claim, calibrated(limited, claim.cause), stored)
+    return Priced(claim, limited, stored)
 
 
 def _limit(case: Case, claim: Claim, found: Estimate) -> Estimate:
@@ -110,7 +114,7 @@ def _price_by_ledger(case: Case, claim: Claim) -> Priced:
     why = case.refused.get(claim.changes, "")
     share = sum(claim.taken.values()) / (case.wall or 1)
     limit = Estimate.bound(share, _OWN_TIME + (f" ({why})" if why else ""))
-    return Priced(claim, calibrated(limit, claim.cause))
+    return Priced(claim, limit)
 
 
 def _describe_prediction(stored: StoredPrediction) -> Prediction:
