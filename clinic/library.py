@@ -223,4 +223,4 @@ def _diagnose(entry: Path) -> list[Named]:
 def _named(finding: Finding, priced: Priced) -> Named:
     raw = priced.estimate
     value = (None, 0.0, None, None) if raw is None else (raw.kind, raw.value, raw.low, raw.high)
-    return Named(finding.cause, priced.strength, *value, finding.ranks, not finding.is_suspected)
+    return Named(finding.cause, priced.strength, *value, finding.ranks)

@@ -44,7 +44,6 @@ class Row:
     low: float | None = None
     high: float | None = None
     """The estimate before it is calibrated."""
-    is_found: bool = False
     is_right: bool | None = None
     """None for an entry without findings, and for a side effect of the planted fault, which is not counted."""
     measured: float | None = None
@@ -69,7 +68,6 @@ class Named:
     low: float | None
     high: float | None
     ranks: tuple[int, ...]
-    is_found: bool
 
 
 SLOWS_MESSAGES: Final = ("bucket_size", "fsdp_accumulation", "fsdp_units", "missing_no_sync", "slow_link")
@@ -94,7 +92,6 @@ def rows_of(truth: Outcome, entry: str, named: Sequence[Named], saving: tuple[fl
             value=one.value,
             low=one.low,
             high=one.high,
-            is_found=one.is_found,
             is_right=is_right,
             measured=measured,
             error=error,
@@ -113,9 +110,9 @@ def earlier_rows(outcome: Outcome, entry: str) -> Iterator[Row]:
 def _earlier(one: Finding) -> Named:
     strength = Strength.WEAK if one.is_suspected else Strength.STRONG
     if not one.gain:
-        return Named(one.cause, strength, None, 0.0, None, None, one.ranks, not one.is_suspected)
+        return Named(one.cause, strength, None, 0.0, None, None, one.ranks)
     kind = Kind.BOUND if one.low == 0 else Kind.REPLAYED
-    return Named(one.cause, strength, kind, one.gain, None, None, one.ranks, not one.is_suspected)
+    return Named(one.cause, strength, kind, one.gain, None, None, one.ranks)
 
 
 def judge(truth: Outcome, named: Named) -> bool | None:
@@ -166,7 +163,6 @@ def _row(told: dict[str, str]) -> Row:
         float(told["value"]),
         number("low"),
         number("high"),
-        told["is_found"] == "1",
         None if not told["is_right"] else told["is_right"] == "1",
         number("measured"),
         float(told["error"]),

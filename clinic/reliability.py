@@ -11,12 +11,15 @@ from clinic.calibrate import (
     calibration_error,
     check_odds,
     check_ranges,
+    elsewhere,
     fit_odds,
     probability,
 )
 from clinic.outcomes import Row
 from clinic.scoring import Count, count
 from clinic.tables import table
+from lostflops.core.estimate import Kind
+from lostflops.explain.advise.findings import FOUND_FROM
 
 
 def reliability(rows: Sequence[Row]) -> Iterator[str]:
@@ -34,7 +37,7 @@ def _entries(rows: Sequence[Row]) -> str:
     lines = []
     for name, is_real, is_sick in kinds:
         own = [row for row in rows if row.is_real is is_real and row.is_sick is is_sick]
-        loads = {row.entry: row.load for row in own}
+        loads = {row.entry: row.load for row in own if row.load}
         busy = [len({row.entry for row in own if row.busy == cores}) for cores in (0, 1, 2)]
         jobs = str(len({row.job for row in own}))
         lines.append((name, jobs, *map(str, busy), f"{median(loads.values()):.0f}" if loads else ""))
@@ -43,20 +46,34 @@ def _entries(rows: Sequence[Row]) -> str:
 
 
 def _findings(rows: Sequence[Row]) -> str:
+    entries: dict[str, list[tuple[bool, Row]]] = {}
+    for row, is_found in zip(rows, found(rows), strict=True):
+        entries.setdefault(row.entry, []).append((is_found, row))
     lines = []
     for name, is_real in (("recorded", True), ("simulated", False)):
-        entries: dict[str, list[Row]] = {}
-        for row in rows:
-            if row.is_real is is_real:
-                entries.setdefault(row.entry, []).append(row)
-        sick = [own for own in entries.values() if own[0].is_sick]
-        healthy = [own for own in entries.values() if not own[0].is_sick]
-        first = count(bool(own[0].is_found and own[0].is_right) for own in sick)
-        named = count(any(row.is_right for row in own) for own in sick)
-        alarms = count(any(row.is_found for row in own) for own in healthy)
-        lines.append((name, str(first), str(named), str(alarms)))
+        seen = [own for own in entries.values() if own[0][1].is_real is is_real]
+        sick = [own for own in seen if own[0][1].is_sick]
+        healthy = [own for own in seen if not own[0][1].is_sick]
+        first = [max(own, key=lambda pair: (pair[0], pair[1].value)) for own in sick]
+        right = count(bool(is_found and row.is_right) for is_found, row in first)
+        named = count(any(row.is_right for _, row in own) for own in sick)
+        alarms = count(any(is_found for is_found, _ in own) for own in healthy)
+        lines.append((name, str(right), str(named), str(alarms)))
     heads = ("jobs", "first finding right", "cause found or suspected", "false alarms in healthy jobs")
     return table(heads, lines, right=(1, 2, 3))
+
+
+def found(rows: Sequence[Row]) -> list[bool]:
+    """Return whether each row is found and not suspected, by the outcomes of other jobs."""
+    chances = elsewhere(rows, fit_odds, probability)
+    return [
+        bool(row.cause) and chance >= FOUND_FROM and row.kind is not Kind.GUESS and not _may_be_zero(row)
+        for row, chance in zip(rows, chances, strict=True)
+    ]
+
+
+def _may_be_zero(row: Row) -> bool:
+    return row.kind is not Kind.BOUND and row.low is not None and row.low <= 0
 
 
 def _ranges(held: Sequence[Held]) -> str:
@@ -107,12 +124,11 @@ def _rules(rows: Sequence[Row]) -> str:
         own = [row for row in rows if row.cause == cause]
         judged = [row for row in own if row.is_right is not None]
         chances = [probability(odds, row) for row in own]
-        found, right = (
-            count(bool(row.is_right) for row in chosen) for chosen in ([row for row in judged if row.is_found], judged)
-        )
+        sure = [row for row in judged if probability(odds, row) >= FOUND_FROM]
+        likely, right = (count(bool(row.is_right) for row in chosen) for chosen in (sure, judged))
         side = len(own) - len(judged)
-        lines.append((cause, str(right), _count(found), str(side or ""), f"{min(chances):.0%} to {max(chances):.0%}"))
-    return table(("cause", "right", "right if found", "side effects", "probability"), lines, right=range(1, 5))
+        lines.append((cause, str(right), _count(likely), str(side or ""), f"{min(chances):.0%} to {max(chances):.0%}"))
+    return table(("cause", "right", "right from 90%", "side effects", "probability"), lines, right=range(1, 5))
 
 
 def _count(one: Count) -> str:

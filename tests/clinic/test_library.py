@@ -24,7 +24,7 @@ SICK = Outcome("late", ("straggler",), True, rank=1, busy=2, load=3.5)
 
 def named(cause: str, *ranks: int, **more: object) -> Named:
     known = {"strength": Strength.STRONG, "kind": Kind.MEASURED, "value": 0.2, "low": 0.1, "high": 0.3}
-    return Named(cause, **{**known, "ranks": ranks, "is_found": True, **more})
+    return Named(cause, **{**known, "ranks": ranks, **more})
 
 
 def test_wherever_it_stops_the_library_is_balanced() -> None:

@@ -49,7 +49,9 @@ def test_a_saving_that_was_seen_stays_above_zero() -> None:
     reach = Reach(jobs=20, floor=0.3, slope=0.0, below=1.0, above=1.0)
     assert reach.apply(MEASURED).low == pytest.approx(0.01)
     assert reach.apply(replace(MEASURED, low=0.005)).low == pytest.approx(0.005)
-    assert reach.apply(replace(MEASURED, low=-0.01)).low < -0.3
+    assert reach.apply(replace(MEASURED, low=-0.01)).low == pytest.approx(0.2 - 0.51)
+    near = Reach(jobs=20, floor=0.0, slope=0.0, below=0.1, above=0.1)
+    assert near.apply(replace(MEASURED, low=-0.01)).low == 0
 
 
 def test_a_rule_without_outcomes_is_less_sure() -> None:

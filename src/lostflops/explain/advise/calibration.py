@@ -43,7 +43,7 @@ class Reach(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def apply(self, saving: Estimate, factor: float = 1.0) -> Estimate:
         """Return the saving with the range that this reach gives, for a rule that is off by `factor` times as much as
-        others. A saving that is above zero in what was recorded stays above it."""
+        others. Whether it is above zero is for the run to say: that stays as it is."""
         value, low, high = saving.value, saving.low, saving.high
         if low is None or high is None:
             return saving
@@ -51,7 +51,7 @@ class Reach(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if saving.kind is Kind.BOUND:
             return Estimate.bound(upper, saving.source)
         lower = value - factor * self.below * self.scale(value, value - low)
-        return replace(saving, low=max(lower, min(low, LEAST)) if low > 0 else lower, high=upper)
+        return replace(saving, low=max(lower, min(low, LEAST)) if low > 0 else min(lower, 0.0), high=upper)
 
 
 class Odds(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
