@@ -151,7 +151,8 @@ def test_a_saving_that_was_not_measured_here_is_taken_from_elsewhere() -> None:
     other = replace(SICK, name="b")
     unknown = replace(SICK, name="c")
     earlier = [
-        replace(SICK, name=name, measured=saving) for name, saving in (("a", 0.4), ("b", 0.1), ("b", 0.2), ("b", 0.3))
+        replace(SICK, name=name, measured=saving)
+        for name, saving in (("a", 0.4), ("b", 0.1), ("b", 0.2), ("b", 0.3), ("b", 0.2))
     ]
     savings = measured_savings([timed, again, other, unknown], earlier)
     apart = spread_between([timed, other], {"a": [0.4, 0.3], "b": [0.1, 0.2, 0.3, 0.2]})
