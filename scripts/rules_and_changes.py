@@ -93,9 +93,9 @@ def _rule(rule: Rule) -> str:
         ("ledger lines", ", ".join(f"`{line}`" for line in _lines(source))),
         ("fix", _texts(text for claim in claims for text in source.texts(claim.get("fix")))),
         ("what-ifs it uses", _asked(source)),
-        ("its own estimate", _texts(_bases(source))),
+        ("its own estimate", _texts(_bases(source, claims))),
         ("to confirm", _texts(text for claim in claims for text in source.texts(claim.get("certain_if")))),
-        ("evidence", _strengths(claim.get("strength") for claim in claims)),
+        ("evidence", _strengths(source)),
     ]
     rows = [f"| {name} | {_cell(told)} |" for name, told in facts if told]
     more = f"[How it is recognised](../explanation/causes.md#{anchor(rule.cause)})."
@@ -110,9 +110,9 @@ def _signs(source: Source) -> str:
     return _lines_of(told)
 
 
-def _strengths(found: Iterable[ast.expr | None]) -> str:
-    text = " ".join(ast.unparse(one) for one in found if one is not None)
-    return " or ".join(one for one in Strength if f"Strength.{one.name}" in text) or "depends on the run"
+def _strengths(source: Source) -> str:
+    text = ast.unparse(source.tree)
+    return " or ".join(one for one in Strength if f"Strength.{one.name}" in text)
 
 
 def _lines(source: Source) -> list[str]:
@@ -126,12 +126,13 @@ def _asked(source: Source) -> str:
     return ", ".join(f"[`{one.name}`](changes.md#{anchor(one.name)})" for one in asked)
 
 
-def _bases(source: Source) -> list[str]:
+def _bases(source: Source, claims: Iterable[dict[str | None, ast.expr]]) -> list[str]:
     """Return what estimates of the rule, and of the signs that it reads, are based on."""
     sources = [source, *(Source(import_module(name)) for name in dict.fromkeys(source.modules_of(SIGNS)))]
-    return [
-        text for one in sources for name in ESTIMATES for call in one.calls(name) for text in one.texts(call.args[-1])
-    ]
+    calls = [(one, call) for one in sources for name in ESTIMATES for call in one.calls(name)]
+    unpriced = [ast.unparse(one["taken"]) for one in claims if not {"changes", "saving", None} & one.keys()]
+    limits = ["it costs no time yet" if taken == "{}" else "at most the time attributed to it" for taken in unpriced]
+    return [*(text for one, call in calls for text in one.texts(call.args[-1])), *dict.fromkeys(limits)]
 
 
 def _change(one: Change) -> str:

@@ -63,7 +63,7 @@ def test_every_cause_is_documented(rule) -> None:
 def test_every_rule_stands_in_the_reference_with_its_fix_and_its_price(rule) -> None:
     section = read("docs/reference/rules.md").split(f"\n## `{rule.cause}`\n")[1].split("\n## ")[0]
     assert rule.about in section
-    for fact in ("reads", "ledger lines", "what-ifs it uses", "its own estimate", "fix", "to confirm", "confidence"):
+    for fact in ("reads", "ledger lines", "what-ifs it uses", "its own estimate", "fix", "to confirm", "evidence"):
         told = re.search(rf"^\| {fact} \| (.+) \|$", section, re.MULTILINE)
         assert told is None or told[1].strip("… <br>")
     assert "\n| fix | " in section

@@ -118,3 +118,4 @@ def test_step_times_are_shown_if_they_are_for_the_same_work() -> None:
     assert FINDING.step_times == "from 100 ms to 90.0 ms"
     assert dataclasses.replace(FINDING, saving=Estimate.measured(0.4, 0.1, "twice the work")).step_times == ""
     assert dataclasses.replace(FINDING, prediction=None).step_times == ""
+    assert dataclasses.replace(FINDING, saving=Estimate.bound(0.1, "its time")).step_times == ""

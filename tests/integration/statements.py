@@ -18,7 +18,7 @@ from typing import Any
 from lostflops.cli.main import main
 from lostflops.core.errors import LostflopsError
 from lostflops.core.estimate import Estimate
-from lostflops.core.results import Finding, Findings, Prediction, Result
+from lostflops.core.results import Findings, Result
 from lostflops.core.units import format_percent
 from lostflops.show.pages.page import page_of
 from lostflops.store.run import Run
@@ -202,8 +202,7 @@ def _unescaped(text: str) -> str:
 
 def saving_of(one: Json) -> str:
     """What a finding of JSON saves, in the words of every renderer."""
-    told = {**one, "prediction": Prediction(**one["prediction"]) if one["prediction"] else None, "evidence": ()}
-    return Finding(**told).saving
+    return str(Estimate(**one["saving"])) if one["saving"] else "no time yet"
 
 
 def check(paths: list[str]) -> int:

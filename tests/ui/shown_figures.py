@@ -163,7 +163,8 @@ def _saving(one: dict[str, Any]) -> list[str]:
         return ["no time yet"]
     saving = Estimate(**one["saving"])
     times = one["prediction"] or {"measured_ns": 0, "predicted_ns": 0}
-    is_same = times["measured_ns"] and abs(1 - times["predicted_ns"] / times["measured_ns"] - saving.value) < 0.005
+    is_exact = saving.kind != "bound" and times["measured_ns"]
+    is_same = is_exact and abs(1 - times["predicted_ns"] / times["measured_ns"] - saving.value) < 0.005
     step = f"from {format_ns(times['measured_ns'])} to {format_ns(times['predicted_ns'])}" if is_same else ""
     hours = f"{one['rank_hours']:,.1f} rank-hours a day" + (f" (${one['usd']:,.0f})" if one["usd"] is not None else "")
     parts = [saving.text(), *((step, hours) if saving.is_gain else ())]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from io import StringIO
 from itertools import combinations, pairwise
 from pathlib import Path
@@ -259,6 +260,8 @@ GAINS = (
 
 def test_a_saving_reads_as_in_python(show: Show) -> None:
     made = tuple(found(f"cause_{place}", gain) for place, gain in enumerate(GAINS))
+    guess = {"level": "suspected", "doubt": "It is a guess.", "saving": Estimate(0.05, None, None, Kind.GUESS, "")}
+    made += (replace(made[0], saving=Estimate.bound(0.08, "its time")), replace(made[0], **guess))
     cards = show(Findings("findings", "Findings", made)).locator(".finding").all()
     assert [one.saves for card, one in zip(cards, made, strict=True) if one.saves not in card.inner_text()] == []
 

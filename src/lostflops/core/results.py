@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from lostflops.core.errors import UsageError
-from lostflops.core.estimate import Estimate, Strength
+from lostflops.core.estimate import Estimate, Kind, Strength
 from lostflops.core.notebook import as_html
 from lostflops.core.pictures import Knobs, Spans, Strips
 from lostflops.core.units import format_ns
@@ -473,11 +473,11 @@ class Finding:
 
     @property
     def step_times(self) -> str:
-        """Return the step time before and after, if both are for the same work; empty if unknown."""
-        times = self.prediction
-        if self.saving is None or not self.saving.is_gain or times is None or not times.measured_ns:
+        """Return the step time before and after, if both are for the same work; empty for a limit, or if unknown."""
+        times, saving = self.prediction, self.saving
+        if saving is None or saving.kind == Kind.BOUND or not saving.is_gain or times is None or not times.measured_ns:
             return ""
-        is_same_work = abs(1 - times.predicted_ns / times.measured_ns - self.saving.value) < _SAME_WORK
+        is_same_work = abs(1 - times.predicted_ns / times.measured_ns - saving.value) < _SAME_WORK
         return f"from {format_ns(times.measured_ns)} to {format_ns(times.predicted_ns)}" if is_same_work else ""
 
 

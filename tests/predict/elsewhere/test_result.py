@@ -76,7 +76,7 @@ def test_if_the_host_limits_the_job_devices_are_equally_fast() -> None:
 def test_if_kernels_are_hidden_devices_are_equally_fast() -> None:
     made = [replace(forecast(name, 50), floor=50 * MS) for name in ("B200", "H200-SXM", "GB200")]
     assert show(NOW, *made).verdict == (
-        "Faster kernels would not shorten the step, so 3 devices may be equally fast: 50.0 ms per step (90% interval "
+        "Faster kernels would not shorten the step, so 3 devices may be equally fast: 50.0 ms per step ("
         "40.0 to 60.0), 2x as fast as the H100-SXM5 of this run. Choose by price."
     )
 
@@ -117,8 +117,8 @@ def test_devices_that_are_too_small_are_not_ranked() -> None:
 
 def test_no_device_is_called_fastest_if_all_others_are_too_small() -> None:
     assert show(NOW, forecast("L40S", 50), peak=60 * GIB).verdict == (
-        "No other known device can run this job as it is: on the H100-SXM5 of this run it takes 100 ms per step (90% "
-        "interval 80.0 to 120)."
+        "No other known device can run this job as it is: on the H100-SXM5 of this run it takes 100 ms per step ("
+        "80.0 to 120)."
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from lostflops.core.estimate import Estimate
+from lostflops.core.estimate import Estimate, Kind, Strength
 from lostflops.core.results import (
     Evidence,
     Field,
@@ -35,12 +35,9 @@ from lostflops.show.report.values import format_value
 HOSTILE = "kernel[bold red]<4>\x1b[31m\nnext :smile: " + "x" * 200
 LINES = Lines("l", "L", (Line("idle", 40, 0.4, (Line("idle.data", 40, 0.4),)),), 40)
 FINDING = Finding(
-    "sync:0", "found", "sync", "The host waits", 10_000, 0.1, 2.4, 6.0, (0,), (Evidence("12 calls"),), 0.9, "stacks",
-    "fewer .item()", {"idle.sync": 10_000},
-    Prediction(
-        0.1, 0.05, 0.2, "replaying the run", "p", "c", measured_ns=100_000, predicted_ns=90_000, low_ns=80_000,
-        high_ns=95_000, replay_error=0.02,
-    ),
+    "sync:0", "found", "sync", "The host waits", 10_000, 0.1, 2.4, 6.0, (0,), (Evidence("12 calls"),), Strength.STRONG,
+    0.93, "stacks", "less", {"idle.sync": 10_000}, Estimate(0.1, 0.05, 0.2, Kind.REPLAYED, "replaying the run"),
+    Prediction("p", "c", 100_000, 90_000, 80_000, 95_000, 0.02),
 )  # fmt: skip
 
 
@@ -184,6 +181,7 @@ def test_values_are_shown_with_their_units() -> None:
     told = render("terminal", RESULTS["findings"])
     assert f"{FINDING.saves}, from 100 us to 90.0 us" in told
     assert "2.4 rank-hours a day ($6)" in " ".join(told.split())
+    assert "right in 93 of 100 such cases" in told
 
 
 def test_a_saving_that_may_be_zero_has_no_hours() -> None:

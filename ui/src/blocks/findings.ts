@@ -90,7 +90,7 @@ export function textOf(of: Estimate | null, whole = " of the step"): string {
 function predicted(one: Finding): string {
   const of = one.saving;
   if (of === null) return textOf(of);
-  const more = of.kind === "bound" || rangeOf(one) ? [stepTimes(of, one.prediction), hours(one)] : [];
+  const more = rangeOf(one) ? [stepTimes(of, one.prediction), hours(one)] : of.kind === "bound" ? [hours(one)] : [];
   return `${[textOf(of), ...more].filter(Boolean).join(", ")}; based on ${of.source}`;
 }
 
