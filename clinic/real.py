@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -22,7 +23,8 @@ def sick(
     layer: str = "",
 ) -> Patient:
     """`causes` are words, each an id or the ids that name the cause (`bucket_size|small_messages`). `cure` are flags
-    after those of the job; the last of a kind holds. An `is_timed` job writes its own step times."""
+    after those of the job; the last of a kind holds. An `is_timed` job writes its own step times, with the samples of a
+    step."""
     cured = job.with_flags(cure)
 
     def make(folder: Path, is_cured: bool) -> Path:
@@ -43,7 +45,7 @@ def sick(
         accepted=accepted,
         rank=None if rank < 0 else rank,
         layer=layer,
-        time=time if is_timed else None,
+        time=time if is_timed or not is_per_sample else None,
     )
 
 
@@ -72,6 +74,11 @@ def text(flags: str, ranks: int = 2) -> Job:
     return Job("text.py", flags, ranks)
 
 
+def growing(job: Job) -> Job:
+    """Return the job timed over as many steps as are recorded, for a fault that grows."""
+    return replace(job, plain_steps=job.steps)
+
+
 def pipeline(flags: str, ranks: int = 3) -> Job:
     return Job("pipeline.py", flags, ranks)
 
@@ -94,7 +101,7 @@ _LATE: Final = (
     sick("slow_device", "straggler", train("--slow 1:1.6", 3), "--slow 1:1"),
     sick("slow_disk_of_a_rank", "straggler", train("--far-disk 1:7 --workers 0", 3), "--far-disk 1:0.2"),
     sick("host_stall_of_a_rank", "straggler", train("--preview 1:2500", 3), "--preview 1:0"),
-    sick("thermal", "straggler", train("--slow 1:1:1.012", 3), "--slow 1:1"),
+    sick("thermal", "straggler", growing(train("--slow 1:1:1.012", 3)), "--slow 1:1"),
 )
 _UNEVEN: Final = (
     sick(
@@ -136,7 +143,7 @@ _PIPELINES: Final = (
 _COMPUTE: Final = (
     sick("optimizer_loop", "optimizer", text(f"--optimizer loop {DEEP}", 1), FUSED),
     sick("optimizer_loop_ddp", "optimizer", train("--optimizer loop --width 256 --heads 32"), FUSED),
-    sick("keeps_graphs", "memory_growth", text("--keep-losses tensors", 1), "--keep-losses numbers"),
+    sick("keeps_graphs", "memory_growth", growing(text("--keep-losses tensors", 1)), "--keep-losses numbers"),
     sick("recomputes", "recompute", text("--checkpoint --layers 8 --vocabulary 100"), "--no-checkpoint"),
     sick("small_batch", "small_batch", train("--layers 10 --width 700 --batch 2"), "--batch 12", is_per_sample=True),
 )

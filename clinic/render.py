@@ -1,22 +1,17 @@
-"""Writes docs/diagnosis-accuracy.md from clinic/results; with --check only tells whether it is stale.
-
-sudo python -m clinic --json > clinic/results/patients.json
-sudo python -m clinic --held-out 4 --json > clinic/results/held-out-4.json
-python -m clinic --held-out 5 --json > clinic/results/held-out-5.json
-sudo python -m clinic --kinds --repeat 10 > clinic/results/kinds.md
-python -m clinic.render
-"""
+"""Writes docs/diagnosis-accuracy.md from clinic/results; with --check only reports whether it is stale."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from clinic.scoring import Outcome
-from clinic.tables import matrix, patients, summary
+from clinic.outcomes import OUTCOMES, Row, read_rows
+from clinic.reliability import reliability
+from clinic.scoring import Outcome, Score
+from clinic.tables import patients, summary, table
 
 RESULTS = Path(__file__).with_name("results")
 PAGE = Path(__file__).parents[1] / "docs" / "diagnosis-accuracy.md"
@@ -29,91 +24,75 @@ Training jobs ("patients") with known causes of lost time. Each job is run, diag
 [The clinic](explanation/clinic.md) describes the jobs and how they are scored.
 
 ```sh
-sudo python -m clinic --json > clinic/results/patients.json
+python -m clinic --library runs                   # record the jobs of all sets at several loads: hours
+python -m clinic --library runs --calibrate       # diagnose them, fit ranges and probabilities, keep the outcomes
 sudo python -m clinic --held-out 4 --json > clinic/results/held-out-4.json
-python -m clinic --held-out 5 --json > clinic/results/held-out-5.json
-sudo python -m clinic --kinds --repeat 10 > clinic/results/kinds.md
 python -m clinic.render
 ```
 """
-KINDS = """\
-## Each kind of fault, ten times
+CALIBRATED = """\
+## Ranges and probabilities
 
-Eleven jobs of the third held-out set, each recorded and diagnosed ten times with the defaults. The rules were corrected
-on these jobs before. A cause that is only suspected does not count.
+Both are computed from the outcomes in `clinic/results/outcomes.csv`, one line for each finding of a recorded or
+simulated job. The figures below are of jobs that were left out when ranges and probabilities were computed: five parts
+of the jobs in turn, with all recordings of a job on one side. However often a job was recorded, it counts once.
+[The clinic](explanation/clinic.md#calibration) says how.
 """
-SECTIONS = (
-    (
-        "held-out-5",
-        "Fifth held-out set: experts",
-        (
-            "Fifteen jobs of four ranks with uneven or even experts, written without looking at the rule for experts, "
-            "recorded with the defaults of `lostflops run`, and scored once. Each saving is the median of two rounds "
-            "of the job and the fixed job; other work kept the machine busy. Most of an expert's time is a sleep that "
-            "follows its tokens. `code_goes_to_a_rank` counts as wrong: PyTorch aborted an unrecorded run of it as it "
-            "ended, so its saving was not measured. Its recording has the correct finding."
-        ),
-    ),
-    (
-        "held-out-4",
-        "Fourth held-out set",
-        (
-            "Written without looking at rules or outcomes, recorded with the defaults of `lostflops run`, and scored "
-            "once, each saving from one run of the job and one of the fixed job. The rules were corrected afterwards."
-        ),
-    ),
-    (
-        "held-out-3",
-        "Third held-out set",
-        (
-            "Written without looking at rules or outcomes, recorded with the defaults of `lostflops run`, and scored "
-            "once. The rules were corrected afterwards."
-        ),
-    ),
-    (
-        "held-out-1",
-        "First held-out set",
-        "Written without looking at the frozen rules, and scored once. The rules were corrected afterwards.",
-    ),
-    (
-        "held-out",
-        "Second held-out set",
-        "Written like the first set, for the rules corrected after it, and scored once.",
-    ),
-    (
-        "patients",
-        "Patients that the rules were developed on",
-        "Not a test on unseen jobs: the rules were corrected on these.",
-    ),
-)
+NEWEST: Final = "held-out-5"
+"""The set whose patients are listed."""
+SETS: Final = {
+    "held-out-5": "fifth",
+    "held-out-4": "fourth",
+    "held-out-3": "third",
+    "held-out": "second",
+    "held-out-1": "first",
+    "patients": "development",
+}
+"""The newest first; jobs of the others stayed unseen until they were scored."""
+ABOUT_SETS = """\
+## Held-out sets
+
+Jobs written without looking at the rules, scored once with the rules of that time, and used to correct the rules
+afterwards. The development jobs are not a test: the rules were corrected on them. From the third set on, jobs were
+recorded with the defaults of `lostflops run`; the fifth is about experts. Ranges were not calibrated then.
+"""
 
 
-def page(results: dict[str, dict[str, Any]], kinds: str = "") -> str:
+def page(results: Mapping[str, Mapping[str, Any]], rows: Sequence[Row] = ()) -> str:
+    outcomes = {name: [Outcome.from_json(one) for one in results[name]["patients"]] for name in SETS if name in results}
     parts = [HEAD]
-    for name, title, about in SECTIONS:
-        if name in results:
-            parts += _section(results[name], title, about)
-    if kinds:
-        parts.append(f"{KINDS}\n{kinds}")
+    if rows:
+        parts += [CALIBRATED, *(f"{part}\n" for part in reliability(rows))]
+    if outcomes:
+        parts += [ABOUT_SETS, f"{_sets(outcomes)}\n"]
+    if NEWEST in outcomes:
+        parts += _newest(outcomes[NEWEST], results[NEWEST])
     return "\n".join(parts) if len(parts) > 1 else f"{HEAD}\nThe clinic has not been run yet.\n"
 
 
-def _section(told: dict[str, Any], title: str, about: str) -> Iterator[str]:
-    outcomes = [Outcome.from_json(one) for one in told["patients"]]
+def _sets(outcomes: Mapping[str, Sequence[Outcome]]) -> str:
+    heads = ("set", "first finding right", "its rank", "false alarms", "saving within 10 points", "inside", "width")
+    scores = {name: Score.of(seen) for name, seen in outcomes.items()}
+    rows = [
+        (SETS[name], *map(str, (one.top_1, one.rank, one.false_alarms, one.near, one.inside)), _points(one.width))
+        for name, one in scores.items()
+    ]
+    return table(heads, rows, right=range(1, len(heads)))
+
+
+def _points(width: float | None) -> str:
+    return "" if width is None else f"{100 * width:.0f}"
+
+
+def _newest(outcomes: Sequence[Outcome], told: Mapping[str, Any]) -> Iterator[str]:
     versions = ", ".join(f"{name} {number}" for name, number in told["versions"].items())
-    yield f"## {title}\n\n{about} Measured on {told['machine']}, {versions}.\n\n{summary(outcomes)}\n"
-    kinds = (("Real", True), ("Synthetic", False))
-    for kind, is_real in kinds:
-        own = [one for one in outcomes if one.is_real == is_real]
-        if own:
-            yield f"### {kind}\n\n{patients(own)}\n"
-    yield f"### First finding by true cause\n\n{matrix(outcomes)}\n"
+    yield f"### The newest set\n\nMeasured on {told['machine']}, {versions}.\n\n{summary(outcomes)}\n"
+    yield f"{patients(outcomes)}\n"
 
 
 def main(arguments: Sequence[str]) -> int:
     read = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(RESULTS.glob("*.json"))}
-    kinds = RESULTS / "kinds.md"
-    text = page(read, kinds.read_text(encoding="utf-8") if kinds.exists() else "")
+    text = page(read, read_rows(OUTCOMES.read_text(encoding="utf-8")) if OUTCOMES.exists() else ())
     if PAGE.exists() and PAGE.read_text(encoding="utf-8") == text:
         return 0
     if "--check" in arguments:

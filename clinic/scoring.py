@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from math import prod
 from statistics import median
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from clinic.patients import Patient
 
 NOTHING: Final = "nothing"
 HEALTHY: Final = "healthy"
@@ -79,6 +81,21 @@ class Outcome:
     """The saving in each round of sick and cured runs, where they were run in turn without a recorder."""
     load: float | None = None
     """The load average of the machine when the patient came."""
+    busy: int = 0
+    """Cores that the clinic kept busy with other work."""
+
+    @classmethod
+    def of(cls, patient: Patient, *, busy: int = 0) -> Outcome:
+        """Return what is known of a patient before it is seen."""
+        return cls(
+            patient.name,
+            patient.causes,
+            patient.is_real,
+            accepted=patient.accepted,
+            rank=patient.rank,
+            layer=patient.layer,
+            busy=busy,
+        )
 
     @property
     def found(self) -> tuple[Finding, ...]:
@@ -152,18 +169,6 @@ class Outcome:
             return False
         return self.interval[0] <= self.measured <= self.interval[1]
 
-    @property
-    def row(self) -> str:
-        """The row of the confusion matrix: of several causes, the one that was found."""
-        if not self.causes:
-            return HEALTHY
-        right = (cause for cause, ids in zip(self.causes, self.names, strict=True) if self.column in ids)
-        return next(right, self.causes[0])
-
-    @property
-    def column(self) -> str:
-        return self.found[0].cause if self.found else NOTHING
-
     def to_json(self) -> dict[str, Any]:
         return {
             "name": self.name,
@@ -177,6 +182,7 @@ class Outcome:
             "measured_gain": self.measured,
             "rounds": list(self.rounds),
             "load": self.load,
+            "busy": self.busy,
             "skipped": self.skipped,
             "failed": self.failed,
         }
@@ -196,6 +202,7 @@ class Outcome:
             layer=told.get("layer", ""),
             rounds=tuple(told.get("rounds", ())),
             load=told.get("load"),
+            busy=told.get("busy", 0),
         )
 
 
@@ -259,30 +266,7 @@ class Score:
             count(one.names_layer for one in sick if one.layer),
         )
 
-    def to_json(self) -> dict[str, Any]:
-        counts = {
-            "top_1": self.top_1,
-            "top_3": self.top_3,
-            "rank": self.rank,
-            "layer": self.layer,
-            "false_alarms": self.false_alarms,
-            "near": self.near,
-            "inside": self.inside,
-            "about_zero": self.about_zero,
-        }
-        told = {name: {"count": one.right, "of": one.of, "share": one.share} for name, one in counts.items()}
-        return {**told, "interval_width": self.width, "skipped": self.skipped}
-
 
 def count(verdicts: Iterable[bool]) -> Count:
     every = list(verdicts)
     return Count(sum(every), len(every))
-
-
-def confusion(outcomes: Sequence[Outcome]) -> dict[str, Counter[str]]:
-    """By true cause, how often each cause was the first finding."""
-    matrix: dict[str, Counter[str]] = {}
-    for one in outcomes:
-        if not one.skipped:
-            matrix.setdefault(one.row, Counter())[one.column] += 1
-    return matrix

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from textwrap import shorten
 from typing import Final
 
-from clinic.scoring import HEALTHY, NEAR, NOTHING, Outcome, Score, confusion
+from clinic.scoring import HEALTHY, NEAR, NOTHING, Outcome, Score
 
 _WIDEST: Final = 60
 """Characters of a reason why a job could not be scored; the results have all of it."""
@@ -73,23 +73,8 @@ def _verdict(one: Outcome) -> str:
     return ", not the ".join((said, *parts))
 
 
-def matrix(outcomes: Sequence[Outcome]) -> str:
-    """The confusion matrix, without the columns that are empty: what was first, by what was true."""
-    counts = confusion(outcomes)
-    rows = sorted(counts, key=lambda cause: (cause == HEALTHY, cause))
-    said = sorted({cause for row in counts.values() for cause in row if cause not in (*rows, NOTHING)})
-    columns = [*(row for row in rows if row != HEALTHY), *said, NOTHING]
-    letters = {cause: str(number + 1) for number, cause in enumerate(columns)}
-    heads = ("true", "", *letters.values())
-    lines = [(row, letters.get(row, ""), *(str(counts[row][each] or ".") for each in columns)) for row in rows]
-    others = ", ".join(f"{letters[cause]} is {cause}" for cause in (*said, NOTHING))
-    legend = f"A column is a first finding, numbered as in the rows; {others}."
-    return f"{table(heads, lines, right=range(1, len(heads)))}\n\n{legend}"
-
-
 def text(outcomes: Sequence[Outcome]) -> Iterator[str]:
     yield patients(outcomes)
-    yield matrix(outcomes)
     yield summary(outcomes)
 
 

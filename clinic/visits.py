@@ -48,15 +48,7 @@ def visit(
     patient: Patient, folder: Path, *, runs: bool = True, rounds: int = ROUNDS, diagnose: Diagnose = diagnosed
 ) -> Outcome:
     """`runs` says to run the job; else its runs are taken as they are in the folder."""
-    outcome = Outcome(
-        patient.name,
-        patient.causes,
-        patient.is_real,
-        accepted=patient.accepted,
-        rank=patient.rank,
-        layer=patient.layer,
-        load=os.getloadavg()[0] if runs else None,
-    )
+    outcome = replace(Outcome.of(patient), load=os.getloadavg()[0] if runs else None)
     try:
         if runs:
             make(patient, folder, rounds)

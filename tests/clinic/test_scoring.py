@@ -1,13 +1,12 @@
 """What the clinic counts as right, on outcomes made up."""
 
-from collections import Counter
 from dataclasses import replace
 from itertools import starmap
 
 import pytest
 from clinic.held_out_5.real import count_of
-from clinic.scoring import Count, Finding, Outcome, Score, confusion
-from clinic.tables import matrix, patients, summary
+from clinic.scoring import Count, Finding, Outcome, Score
+from clinic.tables import patients, summary
 
 
 def outcome(causes: str, found: dict[str, float | None], measured: float | None = None, **more: str) -> Outcome:
@@ -96,7 +95,6 @@ def test_any_accepted_name_of_a_cause_is_right() -> None:
     assert one.is_top_1
     assert one.is_top_3
     assert one.predicted == pytest.approx(0.6)
-    assert (one.row, one.column) == ("bucket_size", "small_messages")
     assert not replace(one, findings=(Finding("sync"), *one.findings)).is_top_1
 
 
@@ -141,30 +139,6 @@ def test_nobody_seen_is_no_share() -> None:
     assert Score.of([]).top_1.share is None
     assert str(Count(0, 0)) == "0 of 0"
     assert str(Count(3, 4)) == "3 of 4 (75%)"
-
-
-def test_the_confusion_is_of_first_findings() -> None:
-    seen = [
-        outcome("gc", {"gc": 0.1}),
-        outcome("gc", {"sync": 0.1, "gc": 0.1}),
-        outcome("gc sync", {"sync": 0.1}),
-        outcome("sync gc", {}),
-        outcome("", {"copies": 0.1}),
-        outcome("", {}),
-        outcome("slow_link", {}, skipped="needs root"),
-    ]
-    assert confusion(seen) == {
-        "gc": Counter(gc=1, sync=1),
-        "sync": Counter(sync=1, nothing=1),
-        "healthy": Counter(copies=1, nothing=1),
-    }
-    assert matrix(seen).splitlines()[2:] == [
-        "| gc      |   1 |   1 |   1 |   . |   . |",
-        "| sync    |   2 |   . |   1 |   . |   1 |",
-        "| healthy |     |   . |   . |   1 |   1 |",
-        "",
-        "A column is a first finding, numbered as in the rows; 3 is copies, 4 is nothing.",
-    ]
 
 
 def test_outcomes_survive_json() -> None:

@@ -7,12 +7,11 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from clinic.kinds import KINDS, summarize_kinds
 from clinic.measure import step_ns
 from clinic.patients import NotHere, Patient
 from clinic.record import usual
 from clinic.registry import PATIENTS, chosen
-from clinic.scoring import Finding, Outcome
+from clinic.scoring import Finding
 from clinic.visits import visit
 
 from lostflops.core.errors import LostflopsError
@@ -91,16 +90,6 @@ def test_a_usual_step_has_its_share_of_what_happens_now_and_then() -> None:
     assert usual([9.0] * 4 + calm * 6) == pytest.approx(1.2)
     assert usual([9.0] * 4 + calm * 4 + [50.0] * 10) == pytest.approx(1.2)
     assert usual([9.0] * 4 + [1.0, 3.0]) == pytest.approx(2.0)
-
-
-def test_kinds_are_patients_of_the_third_set() -> None:
-    known = {patient.name: patient for patient in chosen(held_out=3)}
-    assert len(KINDS) == 11
-    assert all(not known[name].is_healthy for name in KINDS)
-    one = Outcome("hot_expert", ("work_imbalance",), True, (Finding("work_imbalance", ranks=(2,)),), rank=2)
-    other = replace(one, findings=(Finding("straggler", ranks=(2,)),))
-    row = summarize_kinds({"hot_expert": [one, other]}).splitlines()[2]
-    assert [cell.strip() for cell in row.split("|")[1:-1]] == ["hot expert", "1 of 2", "1 of 2", "straggler"]
 
 
 def test_the_third_set_is_large_enough() -> None:

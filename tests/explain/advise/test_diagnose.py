@@ -236,8 +236,8 @@ def claimed(**told: object) -> Rule:
     [
         ({"saving": Estimate.measured(0.1, 0.1, "timed steps")}, "The fix may save nothing"),
         ({"saving": Estimate(0.1, None, None, Kind.GUESS, "a rule of thumb")}, "is a guess: nothing measured it"),
-        ({"strength": Strength.FAIR}, "The evidence is fair: seen in a few steps only"),
-        ({"strength": Strength.WEAK}, "The evidence is weak"),
+        ({"strength": Strength.FAIR}, "right in only 70% of jobs"),
+        ({"strength": Strength.WEAK}, "right in only 30% of jobs"),
         ({"suspected": "Only two steps show it."}, "Only two steps show it."),
     ],
 )

@@ -92,8 +92,8 @@ def stored_diagnosis(run: Run) -> Diagnosis | None:
 
 
 def diagnosis_code() -> str:
-    """Return the digest of the code that diagnoses."""
-    return code_digest("account", "core", "explain", "predict", "store")
+    """Return the digest of the code that diagnoses, and of its calibration."""
+    return code_digest("account", "core", "explain", "explain/advise/calibration.json", "predict", "store")
 
 
 def as_result(run: Run, found: Diagnosis, most: int | None = None, *, keep: bool = False) -> Result:

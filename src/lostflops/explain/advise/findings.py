@@ -28,6 +28,7 @@ _CHANCE: Final = 3.0
 three of ten such savings are losses (if errors are normal)."""
 _HOURS: Final = 24
 _MISREAD: Final = "The replay does not reproduce the recorded steps, so this time may have another cause."
+_AND_WAITS: Final = ", and all waits for other ranks"
 _OWN_TIME: Final = "the time attributed to this cause, as an upper limit"
 
 
@@ -36,30 +37,45 @@ class Priced:
     """A claim with what its fix saves."""
 
     claim: Claim
-    saving: Estimate | None = None
-    """None if it costs no time yet."""
+    estimate: Estimate | None = None
+    """The saving before its range is calibrated; None if it costs no time yet."""
     stored: StoredPrediction | None = None
     """The what-if that prices it, or None."""
+    waits: float = 0.0
+    """Share of the time that is waits for other ranks which the claim does not include: they may end with its cause."""
+
+    @property
+    def saving(self) -> Estimate | None:
+        """What is printed: a limit includes all waits, and a range is as wide as the outcomes of others say."""
+        found = self.estimate
+        if found is None or found.kind is not Kind.BOUND:
+            return found and calibrated(found, self.claim.cause)
+        return Estimate.bound(found.value + self.waits, found.source + (_AND_WAITS if self.waits else ""))
 
     @property
     def is_small(self) -> bool:
-        return self.saving is not None and (self.saving.value < SMALLEST or self.is_chance)
+        return self.estimate is not None and (self.estimate.value < SMALLEST or self.is_chance)
 
     @property
     def is_chance(self) -> bool:
-        saving = self.saving
-        if saving is None or saving.low is None or saving.high is None:
+        found = self.estimate
+        if found is None or found.low is None or found.high is None:
             return False
-        return min(saving.value - saving.low, saving.high - saving.value) > _CHANCE * saving.value
+        return min(found.value - found.low, found.high - found.value) > _CHANCE * found.value
 
     @property
     def value(self) -> float:
-        """The saving by which findings are ranked."""
-        return 0.0 if self.saving is None else self.saving.value
+        """The saving by which findings are ranked; a limit that was raised to hold does not rank higher."""
+        return 0.0 if self.estimate is None else self.estimate.value
 
     @property
-    def probability(self) -> float | None:
-        return None if self.saving is None else probability_right(self.claim.cause, self.claim.strength, self.saving)
+    def strength(self) -> Strength:
+        """The strength of the evidence: what the rule itself doubts is weak."""
+        return Strength.WEAK if self.claim.suspected else self.claim.strength
+
+    @property
+    def probability(self) -> float:
+        return probability_right(self.claim.cause, self.strength, self.estimate)
 
     @property
     def doubt(self) -> str:
@@ -71,9 +87,6 @@ class Priced:
             return "What the fix saves is a guess: nothing measured it."
         if saving is not None and not saving.is_gain:
             return "The fix may save nothing: the range of its saving includes zero."
-        if probability is None:
-            strength = claim.strength
-            return "" if strength is Strength.STRONG else f"The evidence is {strength}: {strength.meaning}."
         is_enough = probability >= FOUND_FROM
         return "" if is_enough else f"Such findings were right in only {format_percent(probability)} of jobs."
 
@@ -90,10 +103,16 @@ def price_claim(case: Case, claim: Claim) -> Priced:
     if found is None and claim.costs_time:
         return _price_by_ledger(case, claim)
     if found is None or not claim.changes:
-        return Priced(claim, found and calibrated(found))
+        return Priced(claim, found, waits=_other_waits(case, claim))
     limited = _limit(case, claim, found)
     stored = case.predictions[claim.changes] if limited.source == found.source else None
-    return Priced(claim, calibrated(limited), stored)
+    return Priced(claim, limited, stored)
+
+
+def _other_waits(case: Case, claim: Claim) -> float:
+    """Return the share of waits that the claim does not include."""
+    taken = sum(ns for (_, line), ns in claim.taken.items() if line in WAIT_LINES)
+    return max(sum(case.total.lines[line] for line in WAIT_LINES) - taken, 0) / (case.wall or 1)
 
 
 def _limit(case: Case, claim: Claim, found: Estimate) -> Estimate:
@@ -118,7 +137,8 @@ def _price_by_ledger(case: Case, claim: Claim) -> Priced:
         claim = replace(claim, suspected=_MISREAD)
     why = case.refused.get(claim.changes, "")
     share = sum(claim.taken.values()) / (case.wall or 1)
-    return Priced(claim, calibrated(Estimate.bound(share, _OWN_TIME + (f" ({why})" if why else ""))))
+    limit = Estimate.bound(share, _OWN_TIME + (f" ({why})" if why else ""))
+    return Priced(claim, limit, waits=_other_waits(case, claim))
 
 
 def _describe_prediction(stored: StoredPrediction) -> Prediction:
