@@ -19,7 +19,8 @@ from lostflops.live.watching import WatchInterval, watch
 
 FILES = sorted(RECORDINGS.glob("*.tar.xz"))
 MUST_NOT = re.compile(
-    r"rank \d+ (?:is|causes|was|enqueues) |suspected|fixing|to confirm|(?<!no )causes? found", re.IGNORECASE
+    r"rank \d+ (?:is|causes|was|enqueues) |most often it is rank|suspected|fixing|to confirm|(?<!no )causes? found",
+    re.IGNORECASE,
 )
 """What a text says if it names a late rank or something to change."""
 TAKEN_FOR_LATE = {

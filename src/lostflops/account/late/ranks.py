@@ -38,6 +38,8 @@ _HALF: Final = 0.5
 _SOME: Final = 0.25
 _WAITED_FOR: Final = 0.01
 """Share of its own wall time that others must have waited for it."""
+_FEWEST_WHOLE: Final = 3
+"""Fewest steps that must be left if the last step of a device is left out: fewer prove nothing."""
 _OWN: Final = 0.25
 """Part of its lateness that a rank must lose itself, if another late rank does: else it was held up."""
 
@@ -54,6 +56,7 @@ CAUSES: Final = {
 """Cause by line of a late rank; `compute` is `more_work` or `slow_kernels`."""
 
 _DARK: Final = "select distinct rank from arrivals where event is null"
+_ON_DEVICE: Final = "select count(*) from steps where device_start >= 0"
 _LAST: Final = """
     select rank, count(*) filter (late_rank = rank), count(*) from arrivals
     where not is_transfer and late_rank is not null and event is not null {steps} group by rank"""
@@ -199,10 +202,17 @@ def find(
 
 
 def judge_window(comparison: Comparison) -> LateVerdict:
-    """Judge ranks by their own time in the profiled steps."""
+    """Judge ranks by their own time in the profiled steps.
+
+    On a device, what a rank waits for until its next step comes after the last event of a step: if the rank with the
+    most extra time is idle in it, the last step does not show it.
+    """
     usual = float(np.median(comparison.wall)) if comparison.wall.size else 0.0
     ranks, steps, cohort = (one.tolist() for one in (comparison.ranks, comparison.steps, comparison.cohort))
-    return judge(comparison.by_step, ranks, steps, usual, cohort)
+    can_end_early = comparison.on_device and len(steps) > _FEWEST_WHOLE
+    ends_early = can_end_early and _is_idle(comparison, int(comparison.excess.argmax()))
+    whole = len(steps) - int(ends_early)
+    return judge(comparison.by_step[:, :whole], ranks, steps[:whole], usual, cohort)
 
 
 def _shows_more(comparison: Comparison, one: Lateness, timed: TimedLateness, evidence: RankEvidence) -> bool:
@@ -256,6 +266,11 @@ def in_steps(comparison: Comparison) -> bool:
     return bool((comparison.steps >= 0).any())
 
 
+def _is_idle(comparison: Comparison, place: int) -> bool:
+    """Return whether most of a rank's extra time is on a line on which its device is idle."""
+    return OWN_LINES[int(comparison.lines[place].argmax())].startswith("idle.")
+
+
 def _cause(comparison: Comparison, place: int, evidence: RankEvidence) -> str:
     line = OWN_LINES[int(comparison.lines[place].argmax())]
     return CAUSES.get(line) or _computing(comparison, place, evidence)
@@ -280,7 +295,8 @@ def _computing(comparison: Comparison, place: int, evidence: RankEvidence) -> st
 def compare_ranks(run: Run, mesh: Mesh, found: Sequence[StepProfile]) -> tuple[Comparison, frozenset[int]]:
     """Compare ranks with those that do the same work; return also which ranks miss records of collectives."""
     dark = frozenset(rank for (rank,) in run.rows(_DARK))
-    return compare(found, cohorts_of(mesh, [one.rank for one in found]), dark), dark
+    on_device = run.rows(_ON_DEVICE)[0][0] > 0
+    return compare(found, cohorts_of(mesh, [one.rank for one in found]), dark, on_device=on_device), dark
 
 
 def cohorts_of(mesh: Mesh, ranks: Sequence[int]) -> dict[int, list[int]]:

@@ -58,7 +58,8 @@ def _with_next(result: "Result", run: Path, same: list[str | Path]) -> "Result":
     if not findings:
         return replace(result, next_command=command("whatif", run, "--all", *same))
     explained = command("explain", run, "1", *same)
-    priced = next((found["prediction"]["change"] for found in findings if found["prediction"]["change"]), "")
+    predictions = [found["prediction"] for found in findings if found["prediction"] is not None]
+    priced = next((one["change"] for one in predictions if one["change"]), "")
     if not priced:
         return replace(result, next_command=explained)
     changes = [word for change in priced.split(", ") for word in ("--change", change)]
