@@ -357,6 +357,9 @@ def integrated_autocorrelation(rest: Floats, peers: int = 3) -> float:
 
     Sums the autocorrelations of all series up to the first pair of lags whose sum is not positive (Geyer, "Practical
     Markov chain Monte Carlo", 1992), corrected for what subtracting the mean takes from them.
+
+    `effective_steps` in core/stats estimates the same for one series, whose error it serves. Here a wrong estimate
+    accuses a rank, so it joins the series of all ranks, and assumes what too few steps cannot show.
     """
     steps = int(rest.shape[1])
     memory = _UNSEEN_MEMORY * max(3.0 / max(peers, 1), 1.0)

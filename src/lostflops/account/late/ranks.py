@@ -38,8 +38,8 @@ _HALF: Final = 0.5
 _SOME: Final = 0.25
 _WAITED_FOR: Final = 0.01
 """Share of its own wall time that others must have waited for it."""
-_FEWEST_WHOLE: Final = 3
-"""Fewest steps that must be left if the last step of a device is left out: fewer prove nothing."""
+_FEWEST_WHOLE: Final = 2
+"""Fewest steps that must be left if the last step of a device is left out: fewer show nothing."""
 _OWN: Final = 0.25
 """Part of its lateness that a rank must lose itself, if another late rank does: else it was held up."""
 
@@ -174,7 +174,10 @@ def find(
     evidence: RankEvidence,
     timed: TimedLateness = NOT_TIMED,
 ) -> tuple[list[SlowRank], LateVerdict]:
-    """Return the ranks that are late or suspected, and the verdict of the steps that decide."""
+    """Return the ranks that are late or suspected, and the verdict of the steps that decide.
+
+    If timed steps only suspect a rank, the profiled ones must too: else they show neither why nor what to change.
+    """
     if not comparison.ranks.size:
         return [], timed.verdict
     window = judge_window(comparison)
@@ -183,6 +186,8 @@ def find(
     verdict = timed.verdict if is_timed else window
     figures = {one.rank: one for one in (*verdict.suspected, *verdict.late)}
     if is_timed:
+        seen = {one.rank for one in (*window.suspected, *window.late)}
+        figures = {rank: one for rank, one in figures.items() if one.is_late or rank in seen}
         figures |= {one.rank: one for one in window.late if _shows_more(comparison, one, timed, evidence)}
     figures = {rank: one for rank, one in figures.items() if rank in comparison.ranks}
     named = [rank for rank in sorted(figures) if _works_with_others(profiles, rank)]

@@ -44,6 +44,9 @@ def describe(one: SlowRank, why: str = "") -> str:
     cause = (
         f"{why or CAUSE_WORDS[one.cause]} ({one.line})" if one.line_excess > 0 else "the profiled steps do not show why"
     )
+    if not one.in_steps:
+        by = f"{format_ns(round(one.late.ns))} ({format_share(one.late.share)} of the time)"
+        return f"Rank {one.rank} is late by {by}: {cause}."
     return one.late.say(cause)
 
 
