@@ -59,8 +59,7 @@ def _with_next(result: "Result", run: Path, same: list[str | Path]) -> "Result":
         return replace(result, next_command=command("whatif", run, "--all", *same))
     explained = command("explain", run, "1", *same)
     predictions = [found["prediction"] for found in findings if found["prediction"] is not None]
-    priced = next((one["change"] for one in predictions if one["change"]), "")
-    if not priced:
+    if not predictions:
         return replace(result, next_command=explained)
-    changes = [word for change in priced.split(", ") for word in ("--change", change)]
+    changes = [word for change in predictions[0]["change"].split(", ") for word in ("--change", change)]
     return replace(result, next_command=command("whatif", run, *changes, *same), other_command=explained)
