@@ -207,17 +207,24 @@ def find(
 
 
 def judge_window(comparison: Comparison) -> LateVerdict:
-    """Judge ranks by their own time in the profiled steps.
-
-    On a device, what a rank waits for until its next step comes after the last event of a step: if the rank with the
-    most extra time is idle in it, the last step does not show it.
-    """
+    """Judge ranks by their own time in the profiled steps."""
     usual = float(np.median(comparison.wall)) if comparison.wall.size else 0.0
     ranks, steps, cohort = (one.tolist() for one in (comparison.ranks, comparison.steps, comparison.cohort))
-    can_end_early = comparison.on_device and len(steps) > _FEWEST_WHOLE
-    ends_early = can_end_early and _is_idle(comparison, int(comparison.excess.argmax()))
-    whole = len(steps) - int(ends_early)
+    whole = len(steps) - int(_ends_early(comparison))
     return judge(comparison.by_step[:, :whole], ranks, steps[:whole], usual, cohort)
+
+
+def _ends_early(comparison: Comparison) -> bool:
+    """Return whether the last step is too short to show what the rank with the most extra time waits for.
+
+    The last step of a device ends with its last event, and waits for data of the next step come after it.
+    """
+    place = int(comparison.excess.argmax())
+    *before, last = comparison.by_step[place].tolist()
+    if not comparison.on_device or len(before) < _FEWEST_WHOLE:
+        return False
+    is_idle = OWN_LINES[int(comparison.lines[place].argmax())].startswith("idle.")
+    return is_idle and bool(last < _HALF * np.nan_to_num(before).mean())
 
 
 def _shows_more(comparison: Comparison, one: Lateness, timed: TimedLateness, evidence: RankEvidence) -> bool:
@@ -269,11 +276,6 @@ def _slow_rank(  # noqa: PLR0917 - each is looked up once for all ranks
 
 def in_steps(comparison: Comparison) -> bool:
     return bool((comparison.steps >= 0).any())
-
-
-def _is_idle(comparison: Comparison, place: int) -> bool:
-    """Return whether most of a rank's extra time is on a line on which its device is idle."""
-    return OWN_LINES[int(comparison.lines[place].argmax())].startswith("idle.")
 
 
 def _cause(comparison: Comparison, place: int, evidence: RankEvidence) -> str:
