@@ -43,7 +43,7 @@ def _gate(told: dict[str, Any]) -> Iterator[str]:
         f"{limit:.0%}. Cells are percent of pairs: passed / regressed / inconclusive.\n"
     )
     yield "```sh\npython -m benchmarks.diff.gate && python -m benchmarks.diff.render\n```\n"
-    for spread, words in ((1, "as far as is assumed (2% in nine of ten pairs)"), (2, "twice as far as is assumed")):
+    for spread, words in ((1, "as far as is assumed (2% in 90% of pairs)"), (2, "twice as far as is assumed")):
         yield f"Runs differ {words}:\n"
         yield "| steps | B is slower by | one run a side | five runs a side |\n|---|--:|--:|--:|"
         for pattern, own in ((cell["pattern"], cell["slower"]) for cell in told["cells"] if _is_row(cell, spread)):

@@ -14,8 +14,8 @@ EXPLAINED = "lostflops explain 'my run' 1"
     ("changes", "following", "other"),
     [
         ((), "lostflops whatif 'my run' --all", ""),
-        (("",), EXPLAINED, ""),
-        (("", "data=1"), "lostflops whatif 'my run' --change data=1", EXPLAINED),
+        ((None,), EXPLAINED, ""),
+        ((None, "data=1"), "lostflops whatif 'my run' --change data=1", EXPLAINED),
         (
             ("python=off, bucket_mb=50",),
             "lostflops whatif 'my run' --change python=off --change bucket_mb=50",
@@ -23,8 +23,8 @@ EXPLAINED = "lostflops explain 'my run' 1"
         ),
     ],
 )
-def test_hints(changes: tuple[str, ...], following: str, other: str) -> None:
-    findings = tuple({"prediction": {"change": change}} for change in changes)
+def test_hints(changes: tuple[str | None, ...], following: str, other: str) -> None:
+    findings = tuple({"prediction": change and {"change": change}} for change in changes)
     told = _with_next(Result("diagnosis", "Diagnosis", "v", more=(Figure("findings", findings),)), Path("my run"), [])
     assert (told.next_command, told.other_command) == (following, other)
 

@@ -1,6 +1,7 @@
 """`lostflops ranks`: who is named on clusters whose straggler is known, the JSON contract, and what is refused."""
 
 import json
+import re
 import shlex
 from pathlib import Path
 from typing import Any
@@ -131,7 +132,8 @@ def test_two_stragglers_largest_charge_first(lostflops, tmp_path: Path) -> None:
 
 def test_a_slow_rank_of_a_stage(lostflops, tmp_path: Path) -> None:
     straggler = Straggler(1, "slow_kernels", factor=1.5)
-    found = answer(lostflops, made(tmp_path, pipeline_parallel=2, microbatches=3, stragglers=(straggler,)))
+    job = made(tmp_path, steps=12, pipeline_parallel=2, microbatches=3, stragglers=(straggler,))
+    found = answer(lostflops, job)  # with one peer, few steps cannot show how much they vary by chance
     assert [row["rank"] for row in found["stragglers"]] == [1]
     assert found["stragglers"][0]["cause"]["line"] == "compute"
 
@@ -144,7 +146,7 @@ def test_an_even_pipeline_accuses_nobody(lostflops, staged: Path) -> None:
 def test_nobody_is_late(lostflops, tmp_path: Path) -> None:
     found = answer(lostflops, made(tmp_path))
     assert found["stragglers"] == []
-    assert found["verdict"].startswith("No rank is late: the slowest of 4 ranks")
+    assert found["verdict"].startswith("No rank is late. A rank that is ")
 
 
 def test_where_nobody_waits_nobody_is_the_last(lostflops, tmp_path: Path) -> None:
@@ -163,8 +165,8 @@ def test_text(lostflops, slow: Path) -> None:
     assert (outcome.code, outcome.err) == (0, "")
     lines = outcome.out.splitlines()
     assert lines[0] == "Late ranks"
-    assert lines[1].startswith("Rank 2 is late (slow device): the same kernels take longer (compute,")
-    assert "of the step (" in " ".join(lines[1:5])
+    assert lines[1].startswith("Rank 2 is late by 377 us per step (31.4% of a step), in all 3 steps: slow")
+    assert re.search(r"Fixing it saves \d+% of the step +\(", " ".join(lines[1:5]))
     assert any(line.strip().startswith("0-3  ··█·") for line in lines)
     assert "Stragglers (waits and excess of all steps)" in lines
     assert "Ranks, time per step (waited for: all steps), most waited for first" in lines
@@ -193,8 +195,7 @@ def test_one_step(lostflops, tmp_path: Path) -> None:
     (late,) = answer(lostflops, run, "--step", "11")["stragglers"]
     assert (late["rank"], late["step"]["steps"]) == (2, 1)
     assert answer(lostflops, run, "--step", "10")["stragglers"] == []
-    (whole,) = answer(lostflops, run)["stragglers"]
-    assert (whole["kind"], whole["step"]["slow_steps"]) == ("transient", 1)
+    assert answer(lostflops, run)["stragglers"] == [], "one of three steps is no habit"
 
 
 def test_the_window_of_the_trace(lostflops, slow: Path) -> None:
@@ -217,7 +218,11 @@ def test_collectives_outside_all_steps_do_not_count(lostflops, tmp_path: Path) -
     ingest(traces, tmp_path / "run", workers=1)
     found = answer(lostflops, tmp_path / "run")
     del found["findings"]  # only the whole run has them
-    assert found == answer(lostflops, tmp_path / "run", "--step", "10", "--step", "11")
+    steps = answer(lostflops, tmp_path / "run", "--step", "10", "--step", "11")
+    by = "Rank 2 is late by 374 us per step (31.3% of a step), in all 2 steps"
+    assert by in found.pop("verdict")  # which adds what the first finding saves
+    assert by in steps.pop("verdict")
+    assert found == steps
     assert {row["collectives"] for row in found["ranks"]} == {2}
     assert {row["collectives"] for row in answer(lostflops, tmp_path / "run", "--window", "trace")["ranks"]} == {3}
 
@@ -290,7 +295,7 @@ def test_steps_that_a_rank_lacks_accuse_nobody(lostflops, tmp_path: Path) -> Non
     ]
     found = answer(lostflops, make_run(tmp_path, steps, steps[:-4]))
     assert found["stragglers"] == []
-    assert found["verdict"].startswith("No rank is late: the slowest of 2 ranks takes 0.0% of a step longer")
+    assert found["verdict"].startswith("No rank is late. A rank that is 1.0% late would have been found")
 
 
 def test_a_rank_without_the_step_is_said(lostflops, tmp_path: Path) -> None:

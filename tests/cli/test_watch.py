@@ -60,17 +60,17 @@ def test_a_running_job_has_no_report_yet(lostflops, job: MadeJob, tmp_path: Path
 
 def test_json_is_one_object_per_line(lostflops, job: MadeJob, tmp_path: Path) -> None:
     job.start()
-    job.run(0, 8)
-    job.run(8, 1, ranks=[0, 1, 3])
+    job.run(0, 9)
+    job.run(9, 1, ranks=[0, 1, 3])
     found = objects(lostflops("watch", tmp_path / "run", "--once", "--json").out)
     assert {each["schema"] for each in found} == {"lostflops.watch/2"}
-    assert [each["kind"] for each in found] == ["notice", *["step"] * 8, "summary"]
-    assert [each["late"] for each in found[1:8]] == [None] * 7
-    assert found[8] == {
+    assert [each["kind"] for each in found] == ["notice", *["step"] * 9, "summary"]
+    assert [each["late"] for each in found[1:9]] == [None] * 8
+    assert found[9] == {
         "schema": "lostflops.watch/2",
         "kind": "step",
         "attempt": 0,
-        "step": 7,
+        "step": 8,
         "time_ns": 112_000_000,
         "median_ns": 100_000_000,
         "slowest_rank": 2,
@@ -81,12 +81,19 @@ def test_json_is_one_object_per_line(lostflops, job: MadeJob, tmp_path: Path) ->
         "mfu": None,
         "ranks": 4,
         "missing": [],
-        "late": {"rank": 2, "lateness_ns": 12_000_002, "last": 16, "collectives": 16},
+        "late": {
+            "rank": 2,
+            "lateness_ns": pytest.approx(12e6, abs=10),
+            "share": pytest.approx(12 / 112, rel=0.01),
+            "late_steps": 8,
+            "steps": 8,
+            "since": None,
+        },
         "marks": [],
     }
     summary = found[-1]
     assert summary["steps"] == {
-        "seen": 8,
+        "seen": 9,
         "p50_ns": 112_000_000,
         "p95_ns": 112_000_000,
         "samples_per_second": pytest.approx(32 / 0.112),
@@ -94,7 +101,7 @@ def test_json_is_one_object_per_line(lostflops, job: MadeJob, tmp_path: Path) ->
         "incomplete": 0,
     }
     assert summary["collector"]["restarts"] == 0
-    assert summary["notes"] == ["Step 8 was not finished: rank 2 had not reported it."]
+    assert summary["notes"] == ["Step 9 was not finished: rank 2 had not reported it."]
 
 
 def test_mfu_is_what_its_definition_says(lostflops, job: MadeJob, tmp_path: Path) -> None:

@@ -19,16 +19,10 @@ from lostflops.live.watching import WatchInterval, watch
 
 FILES = sorted(RECORDINGS.glob("*.tar.xz"))
 MUST_NOT = re.compile(
-    r"rank \d+ (?:is|causes|was|enqueues) |suspected|fixing|to confirm|(?<!no )causes? found", re.IGNORECASE
+    r"rank \d+ (?:is|causes|was|enqueues) |most often it is rank|suspected|fixing|to confirm|(?<!no )causes? found",
+    re.IGNORECASE,
 )
 """What a text says if it names a late rank or something to change."""
-TAKEN_FOR_LATE = {
-    "language_fsdp2.busy": ("ranks",),
-    "policy_value.quiet": ("ranks",),
-    "rnn.busy": ("diagnose", "report", "ranks"),
-}
-"""Recordings in which one rank got less of a shared core in most profiled steps, and the verbs that suspect it to be
-late."""
 LARGEST = 6_000_000
 """All recordings together, in bytes: everybody who clones the repository downloads them."""
 
@@ -52,23 +46,13 @@ def test_twelve_jobs_are_recorded_on_quiet_and_busy_machines() -> None:
     assert sum(path.stat().st_size for path in FILES) <= LARGEST
 
 
-def expect(verb: str, request: pytest.FixtureRequest) -> None:
-    """Expect that this verb fails for recordings whose rank is taken for late."""
-    if any(f"[{name}" in request.node.name and verb in verbs for name, verbs in TAKEN_FOR_LATE.items()):
-        request.applymarker(pytest.mark.xfail(reason="a smaller share of a core counts as a late rank"))
-
-
-def test_no_cause_is_found_or_suspected(run: api.TrainingRun, request: pytest.FixtureRequest) -> None:
-    expect("diagnose", request)
+def test_no_cause_is_found_or_suspected(run: api.TrainingRun) -> None:
     findings = run.diagnose().to_json()["findings"]
     assert [(one["level"], one["what"], one["fix"]) for one in findings] == []
 
 
 @pytest.mark.parametrize("verb", ["report", "ranks"])
-def test_no_verb_names_a_late_rank_or_an_action(
-    run: api.TrainingRun, verb: str, request: pytest.FixtureRequest
-) -> None:
-    expect(verb, request)
+def test_no_verb_names_a_late_rank_or_an_action(run: api.TrainingRun, verb: str) -> None:
     answer: Result = getattr(run, verb)()
     assert not MUST_NOT.search(answer.verdict), answer.verdict
     assert not any(isinstance(block, Findings) for block in answer.blocks)

@@ -38,7 +38,7 @@ def summary(board: Board, follower: Follower) -> Result:
         ),
     )
     blocks: tuple[Block, ...] = (steps, losses, *_notes(board))
-    return Result("watch", "Watched job", _verdict(board), blocks, _remarks(board, follower))
+    return Result("watch", "Watched job", _verdict(board), blocks, _remarks(board, follower), version=2)
 
 
 def _verdict(board: Board) -> str:

@@ -87,6 +87,25 @@ def test_one_step_shows_nothing_and_three_may() -> None:
     assert verdict(late_by(0.5, steps=3)).late
 
 
+def test_a_rank_that_is_late_in_every_step_is_late_however_much_that_varies() -> None:
+    times = quiet(8, 8, noise=0.001)
+    times[4] += STEP * np.array([0.15, 0.27, 0.27, 0.27, 0.39, 0.15, 0.27, 0.39])
+    found = verdict(times)
+    assert [one.rank for one in found.late] == [4]
+    assert found.late[0].error > 0.03 * STEP, "by how much it is late remains unsure"
+    assert found.power.smallest < 0.02, "and its lateness says nothing about the noise of the others"
+    times[4, 3] = STEP
+    assert not verdict(times).late, "seven of eight steps may be chance"
+    assert not verdict(times[:, 4:]).late, "and so may all of four"
+
+
+def test_suspicions_are_corrected_for_the_number_of_ranks() -> None:
+    """One of 20 healthy jobs of any size may have one."""
+    rng = np.random.default_rng(3)
+    jobs = [verdict(STEP * (1 + 0.3 * rng.normal(size=(16, 40)))) for _ in range(100)]
+    assert sum(bool(one.suspected) for one in jobs) <= 8
+
+
 def test_a_suspicion_names_the_steps_that_would_settle_it() -> None:
     found = verdict(late_by(0.1, steps=12, noise=0.06))
     (one,) = found.suspected

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.account.late.hand_made import Found, compared, profile
 
+from lostflops.account.late.comparison import compare
 from lostflops.account.late.judge import judge
 from lostflops.account.late.ranks import Judgement, find
 from lostflops.account.late.timed import TimedLateness
@@ -148,6 +149,7 @@ def test_uneven_work():
     assert named(profiles) == []
     assert cost_of(compared(profiles)) == (pytest.approx(200 / 1050), 0.25, 0)
     assert "Work is uneven" in said(profiles)
+    assert "rank 0" not in said(profiles), "no rank is late, so none is named"
 
 
 @given(st.permutations(range(8)), st.integers(1, 1000))
@@ -198,6 +200,22 @@ def test_many_timed_steps_decide_and_the_window_shows_the_line():
     assert (found.late.late_steps, found.late.steps) == (32, 33)
     assert [one.is_late for one in named(window(*[200, 210, 190, 205] * 8))] == [True]
     assert named(window(*[200, 210, 190, 205] * 8), timed=NEVER) == [], "the job as a whole denies it"
+
+
+def test_a_suspicion_of_timed_steps_must_show_in_the_profiled_ones():
+    varying = timed([[0] * 32, np.random.default_rng(0).normal(150, 200, 32)])
+    assert [one.rank for one in varying.verdict.suspected] == [1]
+    assert named(window(400, -380, 20), timed=varying) == []
+    assert [one.rank for one in named(window(*[200, 210, 190, 205] * 4), timed=varying)] == [1]
+
+
+def test_the_last_step_of_a_device_does_not_show_what_comes_after_it():
+    steps = [{**BASE, "idle.data": 400, "comm.wait": 0}] * 3 + [BASE]
+    profiles = [*(profile(rank, [BASE] * 4, {3: 1200}) for rank in range(3)), profile(3, steps)]
+    cohorts = dict.fromkeys(range(4), range(4))
+    assert named(profiles) == [], "a CPU waits within its steps"
+    found, _ = find(compare(profiles, cohorts, frozenset(), on_device=True), profiles, {}, Found())
+    assert [(one.rank, one.is_late, one.late.ns) for one in found] == [(3, True, pytest.approx(400))]
 
 
 def test_a_longer_window_decides_against_few_timed_steps():

@@ -53,12 +53,20 @@ class Comparison:
     """Excess of each step, NaN if left out; where steps begin differs between ranks, so only sums are certain."""
     counts: Codes
     """Number of steps of each rank."""
+    on_device: bool = False
+    """Whether steps are those of devices: each lasts until the next, but the last only until its last event."""
 
     def place(self, rank: int) -> int:
         return int(np.searchsorted(self.ranks, rank))
 
 
-def compare(profiles: Sequence[StepProfile], cohorts: Mapping[int, Sequence[int]], dark: frozenset[int]) -> Comparison:
+def compare(
+    profiles: Sequence[StepProfile],
+    cohorts: Mapping[int, Sequence[int]],
+    dark: frozenset[int],
+    *,
+    on_device: bool = False,
+) -> Comparison:
     """Compare ranks with their `cohorts`; `dark` are ranks that miss records of collectives."""
     profiles = sorted((one for one in profiles if one.steps.size), key=lambda one: one.rank)
     ranks = np.array([one.rank for one in profiles], np.int64)
@@ -98,6 +106,7 @@ def compare(profiles: Sequence[StepProfile], cohorts: Mapping[int, Sequence[int]
             steps_without - usual(steps_without, cohort),
         ),
         counts=counts,
+        on_device=on_device,
     )
 
 

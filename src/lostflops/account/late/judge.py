@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import ceil, sqrt
+from math import ceil, log, sqrt
 from statistics import NormalDist
 from typing import Final
 
@@ -183,9 +183,9 @@ def judge(
             continue
         peers = _Peers(times[np.ix_(rows, whole)] / max(step_ns, 1.0), floor, compared)
         numbers = [int(steps[at]) for at in whole.tolist()]
-        for place, row in enumerate(rows.tolist()):
-            found.append(_in_ns(peers.judge(place, int(ranks[row]), numbers), step_ns))
-        powers.append(peers.power())
+        judged = [peers.judge(place, int(ranks[row]), numbers) for place, row in enumerate(rows.tolist())]
+        found += [_in_ns(one, step_ns) for one in judged]
+        powers.append(peers.power(on_time=[not one.is_late for one in judged]))
     ordered = sorted(found, key=lambda one: (not one.is_late, -one.ns, one.rank))
     return LateVerdict(tuple(ordered), max(powers, key=lambda one: one.smallest) if powers else None)
 
@@ -253,17 +253,19 @@ class _Peers:
         """Judge a rank by the steps from `first` on."""
         above, steps = self._above[place, first:], self._steps - first
         share, spread = self._excess(first, place), self._spread(first, place)
-        noise = self._noises[place]
-        if first:
-            noise = _Noise.of(_deviations(above[np.newaxis])).at_least(
-                _Noise.of_typical(_deviations(self._above[:, first:]))
-            )
+        late_steps = int((above >= share / 2).sum()) if share > 0 else 0
+        usual = _Noise.of_typical(_deviations(self._above[:, first:])) if first else self._usual
+        noise = _Noise.of(_deviations(above[np.newaxis])).at_least(usual) if first else self._noises[place]
         error = noise.deviation / sqrt(steps)
         looks = self._compared * (self._steps if first else 1)
-        proven = share >= max(self._floor, self._quantile(_FALSE_ALARMS / looks, noise) * error, spread)
+        if late_steps == steps >= log(looks / _FALSE_ALARMS):
+            # By chance, all of n steps are so far above the peers with a probability of less than exp(-n), be their
+            # noise normal, uniform or Student's t: how much they vary is then no reason to doubt that the rank is late.
+            noise = usual
+        unsure = noise.deviation / sqrt(steps)
+        proven = share >= max(self._floor, self._quantile(_FALSE_ALARMS / looks, noise) * unsure, spread)
         clear = CLEAR if steps >= _FEWEST else _LARGE
-        likely = share >= max(clear, self._floor, self._quantile(_SUSPICIOUS, noise) * error, spread)
-        late_steps = int((above >= max(share, 0.0) / 2).sum()) if share > 0 else 0
+        likely = share >= max(clear, self._floor, self._quantile(_SUSPICIOUS / looks, noise) * unsure, spread)
         is_late = proven and steps >= _FEWEST and late_steps >= _OFTEN * steps
         is_suspected = not is_late and likely
         needed = self.power(noise.deviation).steps_for(share) if is_suspected else None
@@ -316,9 +318,12 @@ class _Peers:
         lasts = (steps - first) / noise.tau >= _INDEPENDENT
         return first if lasts and moved[best] >= self._quantile(chance, noise) * noise.deviation else 0
 
-    def power(self, noise: float | None = None) -> Power:
+    def power(self, noise: float | None = None, on_time: Sequence[bool] | None = None) -> Power:
+        """Return what the steps can show of a rank with this noise, else of those that are on time: by how much the
+        lateness of a late rank varies says nothing about the others."""
         steps = self._steps
-        usual = float(np.quantile([one.deviation for one in self._noises], _OF_RANKS))
+        noises = [one.deviation for place, one in enumerate(self._noises) if on_time is None or on_time[place]]
+        usual = float(np.quantile(noises or [self._usual.deviation], _OF_RANKS))
         error = self._quantile(_FALSE_ALARMS / self._compared, self._usual)
         spread = float(np.median([self._spread(0, place) for place in range(min(self._size, _SIMILAR))]))
         floor = self._floor if spread <= 2 * error * usual / sqrt(steps) else max(self._floor, spread)
@@ -352,6 +357,9 @@ def integrated_autocorrelation(rest: Floats, peers: int = 3) -> float:
 
     Sums the autocorrelations of all series up to the first pair of lags whose sum is not positive (Geyer, "Practical
     Markov chain Monte Carlo", 1992), corrected for what subtracting the mean takes from them.
+
+    `effective_steps` in core/stats estimates the same for one series, whose error it serves. Here a wrong estimate
+    accuses a rank, so it joins the series of all ranks, and assumes what too few steps cannot show.
     """
     steps = int(rest.shape[1])
     memory = _UNSEEN_MEMORY * max(3.0 / max(peers, 1), 1.0)

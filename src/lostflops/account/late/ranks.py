@@ -38,6 +38,8 @@ _HALF: Final = 0.5
 _SOME: Final = 0.25
 _WAITED_FOR: Final = 0.01
 """Share of its own wall time that others must have waited for it."""
+_FEWEST_WHOLE: Final = 2
+"""Fewest steps that must be left if the last step of a device is left out: fewer show nothing."""
 _OWN: Final = 0.25
 """Part of its lateness that a rank must lose itself, if another late rank does: else it was held up."""
 
@@ -54,6 +56,7 @@ CAUSES: Final = {
 """Cause by line of a late rank; `compute` is `more_work` or `slow_kernels`."""
 
 _DARK: Final = "select distinct rank from arrivals where event is null"
+_ON_DEVICE: Final = "select count(*) from steps where device_start >= 0"
 _LAST: Final = """
     select rank, count(*) filter (late_rank = rank), count(*) from arrivals
     where not is_transfer and late_rank is not null and event is not null {steps} group by rank"""
@@ -171,7 +174,10 @@ def find(
     evidence: RankEvidence,
     timed: TimedLateness = NOT_TIMED,
 ) -> tuple[list[SlowRank], LateVerdict]:
-    """Return the ranks that are late or suspected, and the verdict of the steps that decide."""
+    """Return the ranks that are late or suspected, and the verdict of the steps that decide.
+
+    If timed steps only suspect a rank, the profiled ones must too: else they show neither why nor what to change.
+    """
     if not comparison.ranks.size:
         return [], timed.verdict
     window = judge_window(comparison)
@@ -180,6 +186,8 @@ def find(
     verdict = timed.verdict if is_timed else window
     figures = {one.rank: one for one in (*verdict.suspected, *verdict.late)}
     if is_timed:
+        seen = {one.rank for one in (*window.suspected, *window.late)}
+        figures = {rank: one for rank, one in figures.items() if one.is_late or rank in seen}
         figures |= {one.rank: one for one in window.late if _shows_more(comparison, one, timed, evidence)}
     figures = {rank: one for rank, one in figures.items() if rank in comparison.ranks}
     named = [rank for rank in sorted(figures) if _works_with_others(profiles, rank)]
@@ -202,7 +210,21 @@ def judge_window(comparison: Comparison) -> LateVerdict:
     """Judge ranks by their own time in the profiled steps."""
     usual = float(np.median(comparison.wall)) if comparison.wall.size else 0.0
     ranks, steps, cohort = (one.tolist() for one in (comparison.ranks, comparison.steps, comparison.cohort))
-    return judge(comparison.by_step, ranks, steps, usual, cohort)
+    whole = len(steps) - int(_ends_early(comparison))
+    return judge(comparison.by_step[:, :whole], ranks, steps[:whole], usual, cohort)
+
+
+def _ends_early(comparison: Comparison) -> bool:
+    """Return whether the last step is too short to show what the rank with the most extra time waits for.
+
+    The last step of a device ends with its last event, and waits for data of the next step come after it.
+    """
+    place = int(comparison.excess.argmax())
+    *before, last = comparison.by_step[place].tolist()
+    if not comparison.on_device or len(before) < _FEWEST_WHOLE:
+        return False
+    is_idle = OWN_LINES[int(comparison.lines[place].argmax())].startswith("idle.")
+    return is_idle and bool(last < _HALF * np.nan_to_num(before).mean())
 
 
 def _shows_more(comparison: Comparison, one: Lateness, timed: TimedLateness, evidence: RankEvidence) -> bool:
@@ -280,7 +302,8 @@ def _computing(comparison: Comparison, place: int, evidence: RankEvidence) -> st
 def compare_ranks(run: Run, mesh: Mesh, found: Sequence[StepProfile]) -> tuple[Comparison, frozenset[int]]:
     """Compare ranks with those that do the same work; return also which ranks miss records of collectives."""
     dark = frozenset(rank for (rank,) in run.rows(_DARK))
-    return compare(found, cohorts_of(mesh, [one.rank for one in found]), dark), dark
+    on_device = run.rows(_ON_DEVICE)[0][0] > 0
+    return compare(found, cohorts_of(mesh, [one.rank for one in found]), dark, on_device=on_device), dark
 
 
 def cohorts_of(mesh: Mesh, ranks: Sequence[int]) -> dict[int, list[int]]:

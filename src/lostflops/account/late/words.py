@@ -10,7 +10,7 @@ import numpy as np
 from lostflops.account.late.comparison import Comparison
 from lostflops.account.late.judge import CLEAR
 from lostflops.account.late.ranks import Judgement, SlowRank
-from lostflops.core.units import format_ns, format_share, pluralise
+from lostflops.core.units import format_ns, format_share
 
 CAUSE_WORDS: Final = {
     "slow_kernels": "the same kernels take longer",
@@ -44,6 +44,9 @@ def describe(one: SlowRank, why: str = "") -> str:
     cause = (
         f"{why or CAUSE_WORDS[one.cause]} ({one.line})" if one.line_excess > 0 else "the profiled steps do not show why"
     )
+    if not one.in_steps:
+        by = f"{format_ns(round(one.late.ns))} ({format_share(one.late.share)} of the time)"
+        return f"Rank {one.rank} is late by {by}: {cause}."
     return one.late.say(cause)
 
 
@@ -83,14 +86,13 @@ def nobody(found: Judgement) -> str:
     comparison = found.comparison
     if np.bincount(comparison.cohort).max(initial=0) < 2:
         return "Every rank does different work, so no rank has peers to compare with."
-    slowest, often, rank = cost_of(comparison)
-    if slowest is None or often is None or found.verdict.power is None or comparison.steps.size < 2:
+    slowest, _, _ = cost_of(comparison)
+    if slowest is None or found.verdict.power is None or comparison.steps.size < 2:
         return "Inconclusive: one step cannot show whether a rank is late."
     says = f"No rank is late. {found.verdict.power.say()}"
     if slowest < CLEAR:
         return says
     return (
         f"{says} Work is uneven: the slowest rank of each step takes {format_share(slowest)} of the step longer than "
-        f"its peers. Most often it is rank {rank} (in {format_share(often)} of "
-        f"{pluralise(comparison.steps.size, 'step')})."
+        "its peers."
     )

@@ -58,8 +58,8 @@ def _with_next(result: "Result", run: Path, same: list[str | Path]) -> "Result":
     if not findings:
         return replace(result, next_command=command("whatif", run, "--all", *same))
     explained = command("explain", run, "1", *same)
-    priced = next((found["prediction"]["change"] for found in findings if found["prediction"]["change"]), "")
-    if not priced:
+    predictions = [found["prediction"] for found in findings if found["prediction"] is not None]
+    if not predictions:
         return replace(result, next_command=explained)
-    changes = [word for change in priced.split(", ") for word in ("--change", change)]
+    changes = [word for change in predictions[0]["change"].split(", ") for word in ("--change", change)]
     return replace(result, next_command=command("whatif", run, *changes, *same), other_command=explained)

@@ -42,6 +42,6 @@ def explain(
         result = opened.explain(
             number, usd_per_hour=usd_per_hour, calibration=calibration, topology=topology, progress=progress
         )
-    kept = result.to_json()["findings"][0]["prediction"]["id"]
-    following = command("score", kept, "--with", "NEW_RUN") if kept else command("diff", run, "NEW_RUN")
+    kept = result.to_json()["findings"][0]["prediction"]
+    following = command("score", kept["id"], "--with", "NEW_RUN") if kept else command("diff", run, "NEW_RUN")
     show(replace(result, next_command=following, run=name_run(run)), as_json, as_markdown=as_markdown)

@@ -109,6 +109,8 @@ def headline(findings: Sequence[Finding], compute: float | None) -> str:
     saves = f"fixing it {verb} {first.saving.text('').split(' (')[0]}."
     clause = _CLAUSE.split(first.what)[0].rstrip(".:")
     if len(f"{clause} {saves}".split()) > MOST_WORDS:
+        clause = clause.split(" (")[0]
+    if len(f"{clause} {saves}".split()) > MOST_WORDS:
         where = f" on {pluralise(len(first.ranks), 'rank')}" if first.ranks else ""
         clause = f"{first.cause.replace('_', ' ').capitalize()}{where}"
     return f"{clause}: {saves}"

@@ -101,8 +101,9 @@ def _verdict(found: Judgement, ranks_in_all: int) -> str:
 
 
 def _settled(found: Judgement) -> str:
-    """Say how many more steps would settle the first suspicion."""
-    more = found.stragglers[0].late.more_steps
+    """Say how many more steps would settle the first suspicion; of a window without steps, this is unknown."""
+    first = found.stragglers[0]
+    more = first.late.more_steps if first.in_steps else None
     return f" {pluralise(more, 'more step')} would settle it." if more is not None else ""
 
 

@@ -62,7 +62,7 @@ class Facts:
     memory: RankMemory | None = None
     """Memory of the rank with the highest peak; None if no memory was recorded."""
     late: Callable[[], tuple[int, ...]] | None = None
-    """Ranks that the diagnosis calls late; None if only the graph can decide."""
+    """Ranks that the diagnosis calls late; None if no diagnosis was made, so that none is known."""
     experts: Callable[[], ExpertLoads | None] | None = None
     """Reads how many tokens each rank gets for its experts; gives None if no tokens travel."""
 

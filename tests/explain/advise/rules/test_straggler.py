@@ -49,7 +49,7 @@ def test_a_late_rank_is_named_with_its_kind_and_its_price(cause, tmp_path):
     made = found(sick, tmp_path)
     first = made.findings[0]
     assert (first.cause, first.ranks) == ("straggler", (2,))
-    assert f"({KINDS[cause]})" in first.what
+    assert f": {KINDS[cause]}, " in first.what
     assert first.saving.value == pytest.approx(1 - mean_step(JOB) / mean_step(sick), abs=0.05)
     assert first.lost_share == pytest.approx(first.saving.value, abs=0.1)
     assert {one.cause for one in made.findings} == {"straggler"}
