@@ -3,6 +3,7 @@
 sudo python -m clinic                                  # all; without root those between network namespaces are skipped
 sudo python -m clinic --held-out 4 --rounds 2          # the fourth set that no rule has seen; sick, cured in turn
 python -m clinic --held-out 5                          # the fifth: fifteen jobs with experts, without root
+python -m clinic --held-out 6                          # the sixth: jobs of many kinds, without root
 python -m clinic --only slow_device,tiny_buckets
 python -m clinic --keep runs                           # runs stay in runs/PATIENT/sick and runs/PATIENT/cured
 python -m clinic --runs runs --json                    # diagnose those again, run nothing

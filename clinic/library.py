@@ -31,7 +31,7 @@ from clinic.outcomes import Named, Row, earlier_rows, measured_savings, rows_of
 from clinic.patients import NotHere, Patient
 from clinic.real import REAL
 from clinic.record import Job, record, time_job
-from clinic.registry import HELD_OUT_SETS
+from clinic.registry import HELD_OUT_SETS, NOT_SCORED
 from clinic.scoring import Outcome
 from clinic.synthetic import CASES
 from clinic.visits import gain, gains, make
@@ -83,7 +83,8 @@ def entries(only: Collection[str] = ()) -> Iterator[Entry]:
 
 
 def _real() -> Iterator[Entry]:
-    named = {one.name: one for some in (*HELD_OUT_SETS.values(), REAL) for one in some if one.is_real}
+    seen = [patients for number, patients in HELD_OUT_SETS.items() if number != NOT_SCORED]
+    named = {one.name: one for patients in (*seen, REAL) for one in patients if one.is_real}
     patients = sorted(named.values(), key=lambda one: crc32(one.name.encode()))
     for number in range(TIMES):
         for place, patient in enumerate(patients):

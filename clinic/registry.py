@@ -11,12 +11,15 @@ from clinic.held_out_2 import HELD_OUT_2
 from clinic.held_out_3 import HELD_OUT_3
 from clinic.held_out_4 import HELD_OUT_4
 from clinic.held_out_5 import HELD_OUT_5
+from clinic.held_out_6 import HELD_OUT_6
 from clinic.patients import Patient
 from clinic.real import REAL
 from clinic.synthetic import SYNTHETIC
 
 PATIENTS: Final[tuple[Patient, ...]] = (*REAL, *HEALTHY, *SYNTHETIC)
-HELD_OUT_SETS: Final = {1: HELD_OUT, 2: HELD_OUT_2, 3: HELD_OUT_3, 4: HELD_OUT_4, 5: HELD_OUT_5}
+HELD_OUT_SETS: Final = {1: HELD_OUT, 2: HELD_OUT_2, 3: HELD_OUT_3, 4: HELD_OUT_4, 5: HELD_OUT_5, 6: HELD_OUT_6}
+NOT_SCORED: Final = 6
+"""The set that was not scored yet: nothing is fitted to it."""
 
 
 def chosen(only: Collection[str] = (), *, held_out: int | None = None) -> list[Patient]:

@@ -13,6 +13,7 @@ import pytest
 from clinic.library import OUTCOME, Entry, busy_cores, entries, make_entry, make_library, score_library
 from clinic.outcomes import Named, earlier_rows, judge, measured_savings, rows_of, spread_between
 from clinic.patients import Patient
+from clinic.registry import HELD_OUT_SETS, NOT_SCORED
 from clinic.scoring import Finding, Outcome
 from clinic.synthetic import CASES
 
@@ -38,6 +39,11 @@ def test_wherever_it_stops_the_library_is_balanced() -> None:
         steps = Counter(entry.patient.job.steps for entry in real if entry.patient.job is not None)
         assert len(steps) >= 3
         assert len({entry.patient.name for entry in real}) >= min(len(real), 180)
+
+
+def test_nothing_is_fitted_to_the_set_that_was_not_scored() -> None:
+    unseen = {one.name for one in HELD_OUT_SETS[NOT_SCORED]}
+    assert unseen.isdisjoint(entry.patient.name for entry in entries())
 
 
 def test_one_of_three_is_timed_at_each_load() -> None:
