@@ -215,7 +215,7 @@ def show(trials: list[Trial], refused: dict[str, str]) -> str:
         inside = sum(one.is_inside for one in trials)
         parts.append(
             f"Step times in ms. Mean error {mean(errors):.1%} of the step, median {median(errors):.1%}, "
-            f"worst {max(errors):.1%}; {inside} of {len(trials)} inside the interval."
+            f"worst {max(errors):.1%}; {inside} of {len(trials)} inside the range."
         )
     parts += [f"{name}: {why}" for name, why in refused.items()]
     return "\n\n".join(parts)

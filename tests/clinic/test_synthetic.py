@@ -37,7 +37,7 @@ def check(case: Case, folder: Path) -> None:
     sick = lines_of_a_step(place(folder, patient, cured=False))
     if not case.causes:
         return
-    cured = lines_of_a_step(place(folder, patient, cured=True))
+    cured = lines_of_a_step(patient.make(place(folder, patient, cured=True), True))
     grown = Counter({line: sick[line] - cured[line] for line in sick})
     assert {line for line, _ in grown.most_common(len(case.lines))} == set(case.lines)
     saved = gain(patient, folder)

@@ -169,6 +169,12 @@ def test_what_is_missing_is_noted_or_left_out_but_never_wrong(data: st.DataObjec
         assert known.get(kind) == size or is_nested or f"assumed to be {kind}." in notes, (mesh, dropped)
 
 
+def test_a_group_across_tensor_and_data_ranks_alone_shows_no_data_parallelism() -> None:
+    groups = megatron({"tp": 2, "cp": 1, "dp": 1, "pp": 1}, {"etp": 1, "ep": 2, "edp": 1, "pp": 1})
+    mesh = read(groups, 2, [name for name in groups if name != "TENSOR_MODEL_PARALLEL_GROUP"])
+    assert mesh.dimensions == (("ep", 2),)
+
+
 def test_experts_on_all_replicas_do_not_make_stages_data_parallel() -> None:
     """The groups of two pipeline stages were not recorded, and each expert has one replica."""
     groups = megatron({"tp": 1, "cp": 1, "dp": 4, "pp": 2}, {"etp": 1, "ep": 4, "edp": 1, "pp": 2})

@@ -278,6 +278,10 @@ def _order_stages(run: Run, mesh: Mesh) -> Mesh:
     return replace(mesh, stages=order, notes=(*mesh.notes, note) if note else mesh.notes)
 
 
+_NEVER_DATA: Final = {"tp", "pp"}
+"""Dimensions whose ranks are not replicas: a group across them and replicas, which alone is known, shows neither."""
+
+
 def _read_named_shapes(run: Run) -> dict[str, dict[GroupShape, int]]:
     """Read shapes by the names of groups; a group that spans several dimensions shows the one that is missing."""
     told: dict[frozenset[str], dict[GroupShape, int]] = defaultdict(lambda: defaultdict(int))
@@ -286,9 +290,14 @@ def _read_named_shapes(run: Run) -> dict[str, dict[GroupShape, int]]:
     single = {kind: told[kinds] for kinds in list(told) if len(kinds) == 1 for kind in kinds}
     for kinds in sorted((kinds for kinds in told if len(kinds) > 1), key=len):
         missing = [kind for kind in kinds if kind.startswith("dp") and kind not in single]
-        if missing and not kinds & single.keys():
+        if missing and not kinds & (single.keys() | _NEVER_DATA):
             single[missing[0]] = told[kinds]
-        elif missing and len(kinds) == 2 and (outer := _beyond(told[kinds], single[min(kinds - {missing[0]})])):
+        elif (
+            missing
+            and len(kinds) == 2
+            and kinds & single.keys()
+            and (outer := _beyond(told[kinds], single[min(kinds - {missing[0]})]))
+        ):
             single[missing[0]] = outer
     return _one_data_dimension(single)
 
