@@ -79,19 +79,17 @@ class Ranges:
 
 
 def fit_ranges(rows: Sequence[Row]) -> Ranges:
-    """Fit ranges on jobs that ran, where they are enough: simulated jobs repeat more closely than any machine does.
-    Estimates that have a range share their reach while one of their kinds has few jobs. A limit has no range: it
-    holds, or what it counts is wrong."""
-    shown = [row for row in rows if row.has_range]
+    """Fit ranges on jobs that ran: simulated jobs repeat more closely than any machine does. Estimates that have a range
+    share their reach while one of their kinds has few jobs, and keep the range of the run while both have. A limit has
+    no range: it holds, or what it counts is wrong."""
+    shown = [row for row in rows if row.has_range and row.is_real]
     groups = [[Kind.MEASURED], [Kind.REPLAYED]]
-    if min(_jobs(row for row in shown if row.kind is kind and row.is_real) for kind in groups[0] + groups[1]) < FEW:
+    if min(_jobs(row for row in shown if row.kind in kinds) for kinds in groups) < FEW:
         groups = [[Kind.MEASURED, Kind.REPLAYED]]
     reaches: dict[Kind, Reach] = {}
     squares: dict[str, list[float]] = {}
     for kinds in groups:
         own = [row for row in shown if row.kind in kinds]
-        if _jobs(row for row in own if row.is_real) >= FEW:
-            own = [row for row in own if row.is_real]
         if _jobs(own) >= FEW:
             reach = fit_reach(own)
             reaches |= dict.fromkeys(kinds, reach)

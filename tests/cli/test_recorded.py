@@ -55,8 +55,8 @@ def test_report_without_a_deep_window(tmp_path, ask, lostflops):
     found = ask("report", run)
     assert found["verdict"] == (
         "A normal step takes 10.0 ms (median of 37; 95% take up to 10.0 ms): backward 40.0%, forward 20.0%, outside "
-        "20.0%, data 10.0%, optimizer 10.0%. Rank 1 is the slowest: it enqueues its collectives last in 37 of 37 "
-        "steps, 2.00 ms after the first rank (median, 20.0% of a step). "
+        "20.0%, data 10.0%, optimizer 10.0%. Rank 1 is late by 2.00 ms per step (20.0% of "
+        "a step), in all 37 steps: it comes last to its collectives. "
         "Recorded 40 steps at a cost of 1% of the step; 2 of them were profiled."
     )
     assert found["notes"][0].endswith("lostflops run --steps FIRST:COUNT, or lostflops snap while the job runs.")
@@ -129,10 +129,10 @@ def test_steps_with_a_deep_window(tmp_path, ask):
 def test_ranks_without_a_deep_window(tmp_path, ask, lostflops):
     run = recorded(tmp_path)
     found = ask("ranks", run)
-    assert found["verdict"].startswith("Rank 1 is the slowest")
-    assert [(row["rank"], row["lateness_ns"], row["steps_last"]) for row in found["enqueues"]] == [
+    assert found["verdict"].startswith("Rank 1 is late by 2.00 ms per step (20.0% of a step), in all 37 steps")
+    assert [(row["rank"], row["lateness_ns"], row["late_steps"]) for row in found["enqueues"]] == [
         (1, 2 * MS, 37),
-        (0, 0, 0),
+        (0, -2 * MS, 0),
     ]
     assert (found["stragglers"], found["ranks"]) == ([], [])
     assert lostflops("ranks", run).out.splitlines()[-1] == f"Next: lostflops steps {run}"
@@ -140,7 +140,7 @@ def test_ranks_without_a_deep_window(tmp_path, ask, lostflops):
 
 def test_ranks_with_a_deep_window(tmp_path, ask):
     found = ask("ranks", recorded(tmp_path, windows=[1]))
-    assert not found["verdict"].startswith("Rank 1 is the slowest")
+    assert not found["verdict"].startswith("Rank 1 is late")
     assert found["enqueues"][0]["rank"] == 1
 
 

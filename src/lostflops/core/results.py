@@ -469,7 +469,7 @@ class Finding:
     @property
     def odds(self) -> str:
         """Return how often such a finding was right, in words; empty if unknown."""
-        return "" if self.probability is None else f"right in {100 * self.probability:.0f} of 100 such cases"
+        return "" if self.probability is None else f"about {100 * self.probability:.0f}%, by outcomes of other jobs"
 
     @property
     def step_times(self) -> str:

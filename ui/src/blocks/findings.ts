@@ -102,7 +102,7 @@ function stepTimes({ value }: Estimate, times: Prediction | null): string {
 
 /** Writes the same text as `Finding.odds` in Python. */
 function odds({ probability }: Finding): string {
-  return probability === null ? "" : `right in ${fixed(100 * probability, 0)} of 100 such cases`;
+  return probability === null ? "" : `about ${fixed(100 * probability, 0)}%, by outcomes of other jobs`;
 }
 
 function hours(one: Finding): string {
