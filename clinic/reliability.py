@@ -40,7 +40,9 @@ def _entries(rows: Sequence[Row]) -> str:
         loads = {row.entry: row.load for row in own if row.load}
         busy = [len({row.entry for row in own if row.busy == cores}) for cores in (0, 1, 2)]
         jobs = str(len({row.job for row in own}))
-        lines.append((name, jobs, str(sum(busy)), *map(str, busy[1:]), f"{median(loads.values()):.0f}" if loads else ""))
+        lines.append(
+            (name, jobs, str(sum(busy)), *map(str, busy[1:]), f"{median(loads.values()):.0f}" if loads else "")
+        )
     heads = ("kind", "jobs", "entries", "of them one core busy", "two cores busy", "median load")
     return table(heads, lines, right=range(1, 6))
 
@@ -59,7 +61,12 @@ def _findings(rows: Sequence[Row]) -> str:
         named = count(any(row.is_right for _, row in own) for own in sick)
         alarms = count(any(is_found for is_found, _ in own) for own in healthy)
         lines.append((name, str(right), str(named), str(alarms)))
-    heads = ("jobs", "first finding right and at level found", "cause found or suspected", "false alarms in healthy jobs")
+    heads = (
+        "jobs",
+        "first finding right and at level found",
+        "cause found or suspected",
+        "false alarms in healthy jobs",
+    )
     return table(heads, lines, right=(1, 2, 3))
 
 
