@@ -79,9 +79,9 @@ class Ranges:
 
 
 def fit_ranges(rows: Sequence[Row]) -> Ranges:
-    """Fit ranges on jobs that ran: simulated jobs repeat more closely than any machine does. Estimates that have a range
-    share their reach while one of their kinds has few jobs, and keep the range of the run while both have. A limit has
-    no range: it holds, or what it counts is wrong."""
+    """Fit ranges on jobs that ran: simulated jobs repeat more closely than any machine does. Estimates that have a
+    range share their reach while one of their kinds has few jobs, and keep the range of the run while both have. A
+    limit has no range: it holds, or what it counts is wrong."""
     shown = [row for row in rows if row.has_range and row.is_real]
     groups = [[Kind.MEASURED], [Kind.REPLAYED]]
     if min(_jobs(row for row in shown if row.kind in kinds) for kinds in groups) < FEW:

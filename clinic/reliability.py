@@ -117,7 +117,7 @@ def _measuring(rows: Sequence[Row]) -> str:
 def _odds(rows: Sequence[Row]) -> str:
     bins = check_odds(rows)
     lines = [
-        (f"{one.low:.0%} to {one.high:.0%}", f"{one.weight:.0f}", f"{one.expected:.0%}", f"{one.right:.0%}")
+        (f"{100 * one.low:.0f} to {one.high:.0%}", f"{one.weight:.0f}", f"{one.expected:.0%}", f"{one.right:.0%}")
         for one in bins
     ]
     shown = table(("probability", "jobs", "mean probability", "right"), lines, right=(1, 2, 3))
@@ -134,7 +134,9 @@ def _rules(rows: Sequence[Row]) -> str:
         sure = [row for row in judged if probability(odds, row) >= FOUND_FROM]
         likely, right = (count(bool(row.is_right) for row in chosen) for chosen in (sure, judged))
         side = len(own) - len(judged)
-        lines.append((cause, str(right), _count(likely), str(side or ""), f"{min(chances):.0%} to {max(chances):.0%}"))
+        lines.append(
+            (cause, str(right), _count(likely), str(side or ""), f"{100 * min(chances):.0f} to {max(chances):.0%}")
+        )
     return table(("cause", "right", "right from 90%", "side effects", "probability"), lines, right=range(1, 5))
 
 
