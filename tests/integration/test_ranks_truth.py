@@ -108,8 +108,13 @@ def test_the_device_of_megatron_rank_0_takes_its_queue_up_late(real_run: RealRun
 
 
 def test_nanogpt(real_run: RealRun) -> None:
-    late = judged(real_run, "KellerJordan__modded-nanogpt/2025-12-11*/*.gz")["stragglers"]
-    assert [row["rank"] for row in late] == [1]
+    """Rank 1 has extra time in two of four steps, and none in one: too few to call it late, but all wait for it."""
+    found = judged(real_run, "KellerJordan__modded-nanogpt/2025-12-11*/*.gz")
+    assert found["stragglers"] == []
+    assert found["verdict"].startswith("No rank is late.")
+    first, second = found["ranks"][:2]
+    assert first["rank"] == 1
+    assert first["charged_ns"] > 5 * second["charged_ns"]
 
 
 def test_the_one_slow_worker_of_the_published_job(real_run: RealRun) -> None:
@@ -144,5 +149,5 @@ def test_uneven_sequences_are_no_late_rank(real_run: RealRun) -> None:
     found = judged(real_run, f"{PUBLISHED}/trace-SE.parquet")
     places = {row["rank"]: row["place"] for row in found["ranks"]}
     assert {places[row["rank"]].split(",")[0] for row in found["stragglers"]} <= {"dp8"}
-    assert found["stragglers"] or "work is uneven" in found["verdict"]
+    assert found["stragglers"] or "Work is uneven" in found["verdict"]
     assert found["evenness"]["slowest_excess"] > 0.1

@@ -236,8 +236,8 @@ def claimed(**told: object) -> Rule:
     [
         ({"saving": Estimate.measured(0.1, 0.1, "timed steps")}, "The fix may save nothing"),
         ({"saving": Estimate(0.1, None, None, Kind.GUESS, "a rule of thumb")}, "is a guess: nothing measured it"),
-        ({"strength": Strength.FAIR}, "right in only 70% of jobs"),
-        ({"strength": Strength.WEAK}, "right in only 30% of jobs"),
+        ({"strength": Strength.FAIR}, "About 70% of such findings are right"),
+        ({"strength": Strength.WEAK}, "About 30% of such findings are right"),
         ({"suspected": "Only two steps show it."}, "Only two steps show it."),
     ],
 )
@@ -274,7 +274,7 @@ def test_a_known_probability_decides(run: Run, monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setattr(findings, "probability_right", lambda *_: probability)
     (found,) = diagnosis(Case(run), rules=(claimed(strength=Strength.FAIR),)).findings
     assert (found.level, found.probability) == (level, probability)
-    assert found.is_suspected == ("right in only 70% of jobs" in found.doubt)
+    assert found.is_suspected == ("About 70% of such findings are right" in found.doubt)
 
 
 def test_found_comes_before_suspected_and_claims_time_first(run: Run) -> None:

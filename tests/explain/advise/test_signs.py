@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from tests.predict.graph.tiny import L, M, T, graph
 
+from lostflops.explain.advise.signs.extra_time import saving_of_first_steps
 from lostflops.explain.advise.signs.hand_made import in_hooks
 from lostflops.explain.advise.signs.slow_host import slow_host
 from lostflops.explain.advise.signs.traffic import traffic_of
@@ -99,3 +100,10 @@ def test_the_host_whose_transfers_are_slow(groups: Any, hosts: Any, slow: dict[i
     if found is not None:
         assert found.others / found.rate == pytest.approx(4)
         assert len(found.meetings) == 16
+
+
+def test_long_steps_now_and_then_are_no_growth() -> None:
+    """Steps grow by a tenth, and every tenth takes ten times as long: growth costs about 3%, and not half."""
+    growing = np.linspace(100.0, 110.0, 120) * np.where(np.arange(120) % 10 == 9, 10.0, 1.0)
+    found = saving_of_first_steps(growing)
+    assert found.value == pytest.approx(0.032, abs=0.01)

@@ -215,3 +215,8 @@ def test_a_smaller_difference_needs_more_runs():
         estimate_needed_runs(Noise(0.01, 0.001, 8), effect, runs=5, steps=100).runs for effect in (0.02, 0.01, 0.005)
     ]
     assert asked[0] < asked[1] < asked[2]
+
+
+def test_no_number_of_runs_is_advised_where_the_noise_is_unknown() -> None:
+    unknown = estimate_needed_runs(Noise(float("inf"), float("inf"), 0.0), 0.03, runs=2, steps=1)
+    assert (unknown.runs, unknown.steps) == (None, None)

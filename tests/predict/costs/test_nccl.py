@@ -67,7 +67,10 @@ def test_nvls_where_the_switch_reduces() -> None:
     assert ("nvls_tree", "Simple") not in found("all_gather", CommGroup(16, 2), H100)
 
 
-@pytest.mark.parametrize(("device", "reduces"), [("NVIDIA H800", True), ("b200", True), ("A100-SXM4-80GB", False)])
+@pytest.mark.parametrize(
+    ("device", "reduces"),
+    [("NVIDIA H800", True), ("b200", True), ("A100-SXM4-80GB", False), ("Quadro RTX 4000", False)],
+)
 def test_a_switch_that_is_said_to_reduce_does_so_from_hopper_on(device: str, reduces: bool) -> None:
     topology = replace(H100, device=device, nvls=True)
     assert (("nvls", "Simple") in found("all_reduce", CommGroup(8), topology)) == reduces

@@ -183,6 +183,8 @@ def _peaks(run: Run, asked: Scope, work: RankWork, claims: Claims) -> _Peaks:
             f"the {' and '.join(unknown)} peak of {device.name} is not confirmed, or products ran in a faster dtype "
             "than they name. Give the peak with --peak-tflops."
         )
+    if not any(flops[dtype] for dtype in rates):
+        raise _Unknown("all counted products have empty shapes, so they do no FLOPs.")
     mean = sum(flops[dtype] for dtype in rates) / sum(flops[dtype] / rate for dtype, rate in rates.items())
     return _Peaks(rates, mean, memory, *_describe_peaks(device, flops, list(rates)))
 

@@ -88,7 +88,11 @@ class Priced:
         if saving is not None and not saving.is_gain:
             return "The fix may save nothing: the range of its saving includes zero."
         is_enough = probability >= FOUND_FROM
-        return "" if is_enough else f"Such findings were right in only {format_percent(probability)} of jobs."
+        return (
+            ""
+            if is_enough
+            else f"About {format_percent(probability)} of such findings are right, by outcomes of other jobs."
+        )
 
     @property
     def record(self) -> str:
@@ -157,7 +161,7 @@ def finding(case: Case, one: Priced, taken: Mapping[Place, int], usd_per_hour: f
     claim, lines = one.claim, _by_line(taken)
     lost = sum(lines.values())
     share = lost / (case.wall or 1)
-    hours = max(one.value, 0.0) * case.run.world_size * _HOURS
+    hours = max(one.saving.value if one.saving else 0.0, 0.0) * case.run.world_size * _HOURS
     ranks = f":{','.join(map(str, claim.ranks))}" if claim.ranks else ""
     return Finding(
         id=f"{claim.cause}{ranks}",
@@ -170,7 +174,7 @@ def finding(case: Case, one: Priced, taken: Mapping[Place, int], usd_per_hour: f
         usd=None if usd_per_hour is None else hours * usd_per_hour,
         ranks=claim.ranks,
         evidence=claim.evidence,
-        strength=claim.strength,
+        strength=one.strength,
         probability=one.probability,
         certain_if=claim.certain_if,
         fix=claim.fix,

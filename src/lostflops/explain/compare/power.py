@@ -42,6 +42,8 @@ def estimate_needed_runs(noise: Noise, effect: float, *, runs: int, steps: int) 
     >>> estimate_needed_runs(Noise(0.01, 0.01, 8), 0.03, runs=5, steps=100)
     Needed(runs=7, steps=282)
     """
+    if not noise.runs < inf:
+        return Needed(None, None)
     size, most = log1p(effect), _bound_noise(noise)
     found = bisect_left(range(2, _MOST_RUNS + 1), -size, key=lambda count: -_compute_detectable_effect(most, count)) + 2
     return Needed(found if found <= _MOST_RUNS else None, _steps(noise, size, runs=runs, steps=steps))

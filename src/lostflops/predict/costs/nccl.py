@@ -47,7 +47,7 @@ _NVLS_US: Final = 25.0
 _NVLS_TREE_NET_US: Final = 20.9
 
 _GENERATIONS: Final = (
-    ("P100", "P4", "V100", "T4"),
+    ("P100", "P4", "V100", "T4", "QUADRO RTX"),
     ("A100", "A800", "A10", "A30", "A40", "RTX 3", "RTX A", "RTX 4", "L4"),
     ("H100", "H200", "H800", "H20"),
     ("B200", "B300"),
@@ -230,6 +230,7 @@ def _fabric(group: CommGroup, topology: NetworkTopology) -> _Fabric:
         )
     device = topology.device.upper()
     known = [number for number, names in enumerate(_GENERATIONS) if any(name in device for name in names)]
+    known = [0] if "QUADRO" in device else known  # Quadro RTX is Turing, also where its number begins like Ada's
     if not known:
         raise UnknownCost(f"NCCL's model has no constants for {topology.device}: run lostflops calibrate there")
     return _Fabric(group, topology, max(known))

@@ -30,7 +30,7 @@ def _find(case: Case) -> Iterator[Claim]:
     if not np.isfinite(pauses).any():
         raise NotChecked("garbage collector pauses were not recorded: record again with this version of Lostflops")
     own = pauses[timed.settled] / timed.column("stop - start")[timed.settled]
-    told = own[:, np.isfinite(own).any(axis=0)]
+    told = own[np.isfinite(own).any(axis=1)][:, np.isfinite(own).any(axis=0)]
     share = spread.typical(np.nanmean(told, axis=0).tolist())
     steps = mean(np.nanmean(told, axis=1))
     part = collecting(case) or 0.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import sqrt
+from math import hypot, sqrt
 from typing import TYPE_CHECKING
 
 from lostflops.account.pace.blocks import typical
@@ -15,10 +15,12 @@ if TYPE_CHECKING:
 
 
 def saving_of_first_steps(ns: Values) -> Estimate:
-    """Return what is saved if all steps take the time of the first third, which is known as well as its steps agree."""
-    first, whole = typical(ns[: ns.size // 3]), float(ns.mean())
-    share = max(1 - first.value / whole, 0.0)
-    return Estimate.measured(share, noise_of(first) * first.value / whole, "the step time of the first third")
+    """Return what is saved if all steps take the time of the first third. Both times are typical ones: what makes some
+    steps long, such as a checkpoint, is no growth."""
+    first, whole = typical(ns[: ns.size // 3]), typical(ns)
+    part = first.value / whole.value
+    reach = hypot(noise_of(first), noise_of(whole)) * part
+    return Estimate.measured(max(1 - part, 0.0), reach, "the step time of the first third")
 
 
 def saving_of_extra_time(extra: Values, whole: float, source: str) -> Estimate:
