@@ -163,3 +163,15 @@ def test_a_rank_that_is_2_percent_late_is_found_once_the_steps_suffice(noise: st
         if found.power.steps_for(0.02) <= times.shape[1]:
             assert [one.rank for one in found.late] == [1]
             assert found.power.say().endswith("suffice to find a rank that is 2.0% late.")
+
+
+def test_few_steps_that_all_show_a_large_excess_are_suspicious() -> None:
+    """Four steps prove nothing, because a disturbance may last as long; but they say where to look."""
+    times = quiet(4, 4, noise=0.001)
+    times[2] += STEP * np.array([0.7, 0.3, 0.35, 0.4])
+    found = verdict(times)
+    assert not found.late
+    (suspected,) = found.suspected
+    assert (suspected.rank, suspected.late_steps, suspected.more_steps) == (2, 4, 3)
+    times[2, 1:] -= STEP * 0.29
+    assert not verdict(times).suspected

@@ -65,7 +65,7 @@ def test_the_page_does_not_name_folders_of_this_machine(clusters: Path) -> None:
 
 
 def test_timed_runs_without_a_trace(tmp_path: Path) -> None:
-    for number, (name, level) in enumerate((("old", 10), ("new", 13))):
+    for number, (name, level) in enumerate((("old", 10), ("new", 20))):
         recorded(tmp_path / name, noisy(number, level=level), start=number * 10**11)
     page = comparison_page([tmp_path / "old"], [tmp_path / "new"])
     by_name = {result.name: result for result in page.results}

@@ -48,7 +48,8 @@ _OFTEN: Final = 0.4
 """Share of the steps in which a rank must be at least half as late: in fewer it was disturbed now and then."""
 _FEWEST: Final = 3
 _LARGE: Final = 0.15
-"""Fewer steps do not show how much they vary: then only this share of a step is suspicious."""
+"""Fewer steps do not show how much they vary: then only this share of a step is suspicious, and in few steps this share
+in all of them."""
 _SEGMENT: Final = 8
 """Fewest steps before a change."""
 _LASTING: Final = 40
@@ -267,8 +268,13 @@ class _Peers:
         clear = CLEAR if steps >= _FEWEST else _LARGE
         likely = share >= max(clear, self._floor, self._quantile(_SUSPICIOUS / looks, noise) * unsure, spread)
         is_late = proven and steps >= _FEWEST and late_steps >= _OFTEN * steps
-        is_suspected = not is_late and likely
+        # A disturbance may last for a few steps, so that all of them prove nothing; but there is something to look at.
+        in_all = late_steps == steps >= _FEWEST and share >= max(_LARGE, self._floor, spread)
+        is_suspected = not is_late and (likely or in_all)
         needed = self.power(noise.deviation).steps_for(share) if is_suspected else None
+        if is_suspected and in_all:
+            enough = ceil(log(looks / _FALSE_ALARMS))
+            needed = enough if needed is None else min(needed, enough)
         return Lateness(
             rank=rank,
             ns=0.0,

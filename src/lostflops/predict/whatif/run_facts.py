@@ -74,7 +74,7 @@ def device_names(run: Run) -> list[str]:
 
 def _late(run: Run) -> tuple[int, ...]:
     judgement = judge_ranks(run, scope(run, None), recognise(run))
-    return tuple(one.rank for one in judgement.late)
+    return tuple(one.rank for one in judgement.late or judgement.stragglers)
 
 
 def own_times(graph: TaskGraph, backend: str | None) -> OwnTimes:
