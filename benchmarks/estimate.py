@@ -34,7 +34,7 @@ import msgspec
 
 from lostflops.predict.estimate.demand import estimate_demand
 from lostflops.predict.estimate.description import ModelDescription, PlannedJob, convert
-from lostflops.predict.estimate.estimate import Estimate, PlannedMachine, estimate
+from lostflops.predict.estimate.estimate import LaunchEstimate, PlannedMachine, estimate
 from lostflops.predict.estimate.huggingface import model_of
 from lostflops.predict.estimate.machine import machine
 from lostflops.predict.estimate.memory import memory
@@ -132,7 +132,7 @@ class Logged:
 
     name: str
     configuration: tuple[Hashable, ...]
-    found: Estimate
+    found: LaunchEstimate
     tokens: float | None
     """Tokens per second and rank, in the last line of the log."""
     mean: float | None

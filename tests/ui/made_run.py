@@ -31,7 +31,7 @@ def recorded_run(folder: Path) -> Path:
     """A pipeline of two stages, each on two ranks of which one is slow; every second step waits for its data."""
     cluster = SyntheticCluster(
         ranks=RANKS,
-        steps=8,
+        steps=4,
         pipeline_parallel=2,
         microbatches=4,
         losses=Losses(data=5_000_000, copy_bytes=4_000_000, sync=1, steps=(11, 13)),
@@ -56,7 +56,7 @@ def hosted_run(folder: Path) -> Path:
     cluster = SyntheticCluster(
         ranks=8,
         ranks_per_host=4,
-        steps=8,
+        steps=4,
         pipeline_parallel=2,
         microbatches=2,
         stragglers=(Straggler(5, "slow_kernels", factor=1.2), Straggler(2, "slow_kernels", factor=1.6)),

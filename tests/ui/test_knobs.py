@@ -114,7 +114,7 @@ def test_each_line_says_what_its_best_value_saves(page: Any) -> None:
     low, high = (1 - ns / 100_000_000 for ns in (80_000_000, 70_000_000))
     assert effect(page, "straggler") == f"{format_share(0.24749877)} with removed {low:.0%}"[:-1] + f" to {high:.0%}"
     assert effect(page, "accumulate") == "10.0% 5 to 15%"
-    assert effect(page, "bucket_mb") == "at most 11.0% with 11 10 to 20%"
+    assert effect(page, "bucket_mb") == "at most 11.0% with 11"
     assert effect(page, "launch") == "0.4% -10% to 10%, may be zero"
 
 

@@ -135,7 +135,7 @@ def test_show_me_goes_there_again_after_somebody_scrolled_away(open_page: OpenPa
     tab = open_page(file)
     show_first(tab)
     there = tab.evaluate("scrollY")
-    for card in (0, 1, 1):
+    for card in (0, 0):
         tab.evaluate("scrollTo(0, 0)")
         tab.locator("#overview .card").nth(card).get_by_role("button", name="Show me").click()
         settle(tab)

@@ -50,6 +50,8 @@ _FEWEST: Final = 3
 _LARGE: Final = 0.15
 """Fewer steps do not show how much they vary: then only this share of a step is suspicious, and in few steps this share
 in all of them."""
+_IN_ALL: Final = 3.0
+"""A rank is late in all steps if each shows at least its mean lateness over this: they vary, but none is usual."""
 _SEGMENT: Final = 8
 """Fewest steps before a change."""
 _LASTING: Final = 40
@@ -268,13 +270,13 @@ class _Peers:
         clear = CLEAR if steps >= _FEWEST else _LARGE
         likely = share >= max(clear, self._floor, self._quantile(_SUSPICIOUS / looks, noise) * unsure, spread)
         is_late = proven and steps >= _FEWEST and late_steps >= _OFTEN * steps
-        # A disturbance may last for a few steps, so that all of them prove nothing; but there is something to look at.
-        in_all = late_steps == steps >= _FEWEST and share >= max(_LARGE, self._floor, spread)
-        is_suspected = not is_late and (likely or in_all)
+        # Peers never differ like this: what still may be chance in all of three steps is not in more.
+        in_all = bool(above.min() >= share / _IN_ALL) and share >= max(_LARGE, self._floor, spread)
+        is_late = is_late or (in_all and steps > _FEWEST)
+        is_suspected = not is_late and (likely or (in_all and steps == _FEWEST))
         needed = self.power(noise.deviation).steps_for(share) if is_suspected else None
         if is_suspected and in_all:
-            enough = ceil(log(looks / _FALSE_ALARMS))
-            needed = enough if needed is None else min(needed, enough)
+            needed = steps + 1
         return Lateness(
             rank=rank,
             ns=0.0,
