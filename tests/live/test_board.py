@@ -222,6 +222,23 @@ def test_ranks_of_several_hosts_are_not_compared(tmp_path: Path) -> None:
     assert watched.board.lateness.mean_lateness() == {}
 
 
+@pytest.mark.parametrize("is_named", [True, False])
+def test_stages_of_a_pipeline_are_not_compared(tmp_path: Path, is_named: bool) -> None:
+    """The last stage always comes later to what all ranks meet at."""
+    job, watched = MadeJob(tmp_path, late_ms={2: 12, 3: 12}), Watched(tmp_path)
+    job.start()
+    for rank in range(4):
+        groups = {"pp": {"description": "mesh_pp", "ranks": [rank % 2, rank % 2 + 2]}} if is_named else {}
+        sent = [] if is_named else [[0, "pp", None, "gloo:send", True, 8, 8, BEGIN]]
+        job.append(rank, [{"kind": "collectives", "entries": sent, "groups": groups, "lost": 0}])
+    job.run(0, 30)
+    assert watched.lines()[-1].latecomer is None
+    job.late_ms[3] = 30
+    job.run(30, 90)
+    late = watched.lines()[-1].latecomer
+    assert (late.rank if late else None) == (3 if is_named else None)
+
+
 def test_groups_of_one_name_and_other_members_are_not_mixed(tmp_path: Path) -> None:
     job, watched = MadeJob(tmp_path), Watched(tmp_path)
     for rank, members, late in ((0, [0, 1], 0), (1, [0, 1], 5), (2, [2, 3], 100), (3, [2, 3], 103)):

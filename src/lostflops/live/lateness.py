@@ -57,7 +57,8 @@ class LiveLateness:
     """Start, stop and number of the last normal steps of each rank."""
     _late: dict[int, dict[int, int]] = field(default_factory=dict)
     """Lateness by step and rank, in ns."""
-    _hosts: dict[int, str] = field(default_factory=dict)
+    _peers: dict[int, tuple[str, int]] = field(default_factory=dict)
+    """Host and pipeline stage of each rank: ranks with the same ones are compared."""
     _first: int | None = None
     """The first step of the attempt, which is never normal."""
     _has_forward: bool = False
@@ -81,7 +82,7 @@ class LiveLateness:
     ) -> None:
         groups: dict[str, tuple[_LiveMeetings, dict[int, tuple[int, str]]]] = {}
         rank = session.rank
-        self._hosts[rank] = session.host
+        self._peers[rank] = session.host, session.stage
         for group, seq, op, created in session.enqueues:
             if group not in groups:
                 groups[group] = self._group(session, group, attempt, meetings)
@@ -155,13 +156,13 @@ class LiveLateness:
 
         from lostflops.account.late.judge import judge  # noqa: PLC0415
 
-        ranks, steps = sorted(self._hosts), sorted(self._late)
+        ranks, steps = sorted(self._peers), sorted(self._late)
         times = np.array([[self._late[step].get(rank, np.nan) for step in steps] for rank in ranks], np.float64)
-        hosts = sorted(set(self._hosts.values()))
-        return judge(times, ranks, steps, usual, [hosts.index(self._hosts[rank]) for rank in ranks])
+        places = sorted(set(self._peers.values()))
+        return judge(times, ranks, steps, usual, [places.index(self._peers[rank]) for rank in ranks])
 
     def mean_lateness(self) -> dict[int, int]:
         """Return the mean lateness by rank over the last steps, in ns."""
         newest = [self._late[step] for step in sorted(self._late)[-WINDOW:]]
-        values = {rank: [late[rank] for late in newest if rank in late] for rank in self._hosts}
+        values = {rank: [late[rank] for late in newest if rank in late] for rank in self._peers}
         return {rank: sum(known) // len(known) for rank, known in values.items() if known}

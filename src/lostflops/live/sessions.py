@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from lostflops.account.align.mesh_names import kinds_of
 from lostflops.core.limits import LARGEST_WORLD, is_rank
 
 EDGES_ONLY: Final = 2
@@ -99,6 +100,10 @@ class LiveSession:
     windows: dict[int, str] = field(default_factory=dict)
     """Last state of each deep window."""
     groups: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    named_stage: int | None = None
+    """Its place in a group that is named as a pipeline."""
+    sends: bool = False
+    """Whether it sends to single ranks, or receives from them."""
     steps: dict[int, LiveStep] = field(default_factory=dict)
     enqueues: deque[Enqueue] = field(default_factory=lambda: deque(maxlen=MOST_ENQUEUES))
     notes: dict[str, tuple[int, str]] = field(default_factory=dict)
@@ -157,13 +162,23 @@ class LiveSession:
         while len(self.windows) > _MOST_WINDOWS:
             del self.windows[next(iter(self.windows))]
 
+    @property
+    def stage(self) -> int:
+        """Its pipeline stage: only ranks of the same one do the same work. A rank that sends to others, without a group
+        that shows its stage, may be a stage alone."""
+        return (-1 - self.rank if self.sends else 0) if self.named_stage is None else self.named_stage
+
     def _take_groups(self, groups: dict[str, Any]) -> None:
         for name, group in groups.items():
-            self.groups[name] = tuple(map(_whole, group.get("ranks") or ()))
+            members = self.groups[name] = tuple(map(_whole, group.get("ranks") or ()))
+            description = group.get("description")
+            if isinstance(description, str) and kinds_of(description) == {"pp"} and self.rank in members:
+                self.named_stage = members.index(self.rank)
 
     def _take_collectives(self, record: dict[str, Any]) -> None:
         self.lost += _whole(record.get("lost") or 0)
         self._take_groups(record.get("groups") or {})
+        self.sends = self.sends or any(entry[4] for entry in record["entries"])
         self.enqueues.extend(
             [
                 (str(entry[1]), _whole(entry[2]), str(entry[3]), _whole(entry[7]))
