@@ -24,7 +24,7 @@ import torch.nn.parallel
 import torch.utils.data
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from clinic.record import PATIENCE, STEP_TIMES
+from clinic.record import GRACE, PATIENCE, STEP_TIMES
 
 _POLL: Final = 0.02
 """Seconds between looks at the ranks."""
@@ -45,8 +45,12 @@ def _run(job: dict[str, Any]) -> int:
             if ended:
                 left.discard(rank)
                 code = code or os.waitstatus_to_exitcode(status)
+        if is_timed := Path(job["times"]).exists():
+            # PyTorch may hang after the last step: gloo's destructor waits, with the GIL, for a thread that needs it.
+            deadline = min(deadline, time.monotonic() + GRACE)
         if time.monotonic() > deadline:
-            code = signal.SIGALRM
+            code = 0 if is_timed else signal.SIGALRM
+            break
         time.sleep(_POLL)
     for rank in ranks:
         _kill_group(rank)
