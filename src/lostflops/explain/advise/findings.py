@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 FOUND_FROM: Final = 0.9
 """A cause is found if such findings were right at least this often; a wrong cause costs a user more than a late one."""
-MORE_STEPS: Final = "--steps 8:20"
-"""Flags that record a longer window, if it was too short to be sure."""
 _CHANCE: Final = 3.0
 """If the range of a saving reaches more than this many times the saving to both sides, the evidence points no way:
 three of ten such savings are losses (if errors are normal)."""
@@ -46,10 +44,15 @@ class Priced:
 
     @property
     def saving(self) -> Estimate | None:
-        """What is printed: a limit includes all waits, and a range is as wide as the outcomes of others say."""
+        """What is printed: ranges are as wide, and limits as high, as outcomes of other jobs say."""
+        return None if self.with_waits is None else calibrated(self.with_waits, self.claim.cause)
+
+    @property
+    def with_waits(self) -> Estimate | None:
+        """The saving before it is calibrated; a limit includes all waits."""
         found = self.estimate
         if found is None or found.kind is not Kind.BOUND:
-            return found and calibrated(found, self.claim.cause)
+            return found
         return Estimate.bound(found.value + self.waits, found.source + (_AND_WAITS if self.waits else ""))
 
     @property
@@ -85,7 +88,7 @@ class Priced:
             return claim.suspected
         if saving is not None and saving.kind is Kind.GUESS:
             return "What the fix saves is a guess: nothing measured it."
-        if saving is not None and not saving.is_gain:
+        if self.is_vague:
             return "The fix may save nothing: the range of its saving includes zero."
         is_enough = probability >= FOUND_FROM
         return (
@@ -95,9 +98,9 @@ class Priced:
         )
 
     @property
-    def record(self) -> str:
-        """Flags that record what is needed to be sure; more steps narrow a range."""
-        return self.claim.record or (MORE_STEPS if self.doubt else "")
+    def is_vague(self) -> bool:
+        """Whether its range includes zero: more steps make it narrower."""
+        return self.saving is not None and self.saving.low is not None and not self.saving.is_gain
 
 
 def price_claim(case: Case, claim: Claim) -> Priced:
@@ -182,7 +185,7 @@ def finding(case: Case, one: Priced, taken: Mapping[Place, int], usd_per_hour: f
         saving=one.saving,
         prediction=None if one.stored is None else _describe_prediction(one.stored),
         doubt=one.doubt,
-        record=one.record,
+        record=claim.record or (case.more_steps if one.is_vague else ""),
     )
 
 

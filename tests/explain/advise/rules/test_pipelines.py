@@ -36,7 +36,8 @@ def test_a_stage_that_is_longer_by_little_is_suspected_in_few_steps(monkeypatch,
     monkeypatch.setattr(stage_imbalance, "stages", lambda _: found)
     monkeypatch.setattr(stage_imbalance, "machine", lambda _: HostMachine(is_cpu, "gloo"))
     lines = {rank: dict.fromkeys(WAIT_LINES, 10**8) for rank in range(3)}
-    (claim,) = stage_imbalance.find(SimpleNamespace(lines=lines, wall=3 * 10**9, price=lambda _: None))
+    case = SimpleNamespace(lines=lines, wall=3 * 10**9, price=lambda _: None, more_steps="--steps 8:20")
+    (claim,) = stage_imbalance.find(case)
     assert (claim.suspected == "", claim.record == "") == (is_sure, is_sure)
 
 

@@ -121,7 +121,9 @@ def _claim(case: Case, made: Traffic, reduced: Flags, size: float, larger: bool)
     else:
         what = f"The last of {count:.0f} gradient buckets ({each}) starts late, and no compute is left to hide it."
     steps = max(len(made.graph.steps), 1)
-    says = "" if latency is None else f"; about {format_share(latency)} of this time is latency"
+    # Buckets of one size do not show how much of their time is latency: less is no evidence for larger ones.
+    is_shown = larger and latency is not None and latency >= _MOSTLY
+    says = f"; about {format_share(latency or 0.0)} of this time is latency" if is_shown else ""
     return Claim(
         cause="bucket_size",
         what=what,
@@ -146,22 +148,21 @@ def _claim(case: Case, made: Traffic, reduced: Flags, size: float, larger: bool)
 
 def _price(case: Case, made: Traffic, reduced: Flags, size: float, *, is_sure: bool) -> dict[str, Any]:
     """Return the what-if that prices the size. Many small buckets of one size do not show how long a large bucket
-    takes: the limit is then all of the exposed latency, or what perfect overlap saves if that is more."""
+    takes: the limit is then their whole exposed time."""
     rows = made.of(reduced)
     change = f"bucket_mb={size:g}"
-    found, bound = case.price(change), case.price("overlap=perfect")
-    is_unknown = found is not None and found.value <= _LATE and bound is not None and _are_many_small(made, rows)
-    if is_sure or found is None or bound is None or not is_unknown:
+    found = case.price(change)
+    if is_sure or found is None or found.value > _LATE or not _are_many_small(made, rows):
         return {"changes": (change,)}
-    latency = _latency(case, reduced) * int(made.exposed[rows].sum()) / case.wall
-    basis = "overlap=perfect, or the exposed latency if that is more"
-    return {"saving": Estimate.bound(max(found.value, bound.value, latency, 0.0), basis)}
+    return {"saving": Estimate.bound(int(made.exposed[rows].sum()) / case.wall, "the exposed time of these buckets")}
 
 
 def _cite_bucket_cap(case: Case) -> Iterator[Evidence]:
     for one in case.job.get("ddp") or ():
         if isinstance(one, dict) and (cap := one.get("bucket_cap_bytes")):
-            yield Evidence(f"the job sets bucket_cap_mb={cap / MIB:.3g}")
+            is_default = cap == _USUAL * MIB
+            said = "DDP's default of 25 MB buckets applies" if is_default else f"DDP uses bucket_cap_mb={cap / MIB:.3g}"
+            yield Evidence(said)
 
 
 RULE: Final = Rule(

@@ -81,7 +81,7 @@ def _claim_from_samples(case: Case, share: float, found: Seen) -> Iterator[Claim
         fix=_fix(found),
         changes=(change(part),),
         suspected="" if is_sure else f"The evidence is only {pluralise(found.samples, 'stack sample')}.",
-        record="" if is_sure else "--steps 8:20",
+        record="" if is_sure else case.more_steps,
     )
 
 
@@ -108,7 +108,7 @@ def _claim_without_samples(case: Case, share: float) -> Iterator[Claim]:
     if share * part < _UNSAMPLED:
         return
     if case.total.samples:
-        raise NotChecked("too few stack samples between ops to show which Python code runs", record="--steps 8:20")
+        raise NotChecked("too few stack samples between ops to show which Python code runs", record=case.more_steps)
     parts = case.total.parts.get(LINE, Counter())
     named = ", ".join(f"{name} {format_share(ns / case.total.lines[LINE])}" for name, ns in parts.most_common(3))
     yield Claim(

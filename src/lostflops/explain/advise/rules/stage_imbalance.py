@@ -81,7 +81,7 @@ def _claim(case: Case, found: Stages, longest: int, ratio: float, *, is_sure: bo
         changes=(_CHANGE,),
         ranks=ranks,
         suspected="" if is_sure else f"The window has only {pluralise(found.steps.size, 'step')}: too few to be sure.",
-        record="" if is_sure else "--steps 8:20",
+        record="" if is_sure else case.more_steps,
     )
 
 

@@ -75,7 +75,8 @@ _LOOK_LONGER: Final = (
     "cores and its host."
 )
 _SEEN_LATER: Final = "profile more steps: on some line the rank must take longer than its peers."
-_RECORD: Final = "--steps 8:20"
+_MOST_STEPS: Final = 200
+"""More profiled steps are not asked for: their trace is large, and the job is slower while they are recorded."""
 _STEADY: Final = 3.0
 """The extra time in profiled steps must exceed zero by this many standard errors; otherwise all timed steps price the
 fix."""
@@ -124,8 +125,15 @@ def _claim(case: Case, kind: str, late: Sequence[LateRank], hot: Sequence[Drift]
         saving=saving,
         ranks=ranks,
         suspected="" if is_sure else _doubt(late),
-        record="" if is_sure else _RECORD,
+        record="" if is_sure else _record(late[0].found),
     )
+
+
+def _record(found: SlowRank) -> str:
+    """Return flags that record the steps that would settle it; empty if these are too many, or if all steps of the job
+    are judged already."""
+    steps = found.late.steps + (found.late.more_steps or 0)
+    return "" if found.is_timed or not found.late.more_steps or steps > _MOST_STEPS else f"--steps 8:{steps}"
 
 
 def _doubt(late: Sequence[LateRank]) -> str:

@@ -32,7 +32,6 @@ _USUAL: Final = 4
 _CLEAR: Final = 0.05
 """If there are fewer, removing them must save at least this part of the step: ranks would wait for each other
 elsewhere."""
-_MORE_STEPS: Final = "--steps 8:20"
 
 
 def _find(case: Case) -> Iterator[Claim]:
@@ -133,7 +132,6 @@ def _small_collectives(case: Case) -> Iterator[Claim]:
             if is_unsure
             else ""
         ),
-        record=_MORE_STEPS if is_unsure else "",
     )
 
 
