@@ -52,7 +52,7 @@ class TrainingRun:
         return self.stored.path
 
     def sql(self, query: str) -> duckdb.DuckDBPyRelation:
-        """Return the rows of a SELECT: `.df()` is a pandas table, `.fetchall()` a list of tuples."""
+        """Return the rows of a SELECT: `.fetchall()` is a list of tuples, `.df()` a table of pandas, if installed."""
         return self.stored.sql(query)
 
     def info(self) -> Result:

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from lostflops.live.watching import AFTER_END
+from lostflops.store.manifest import FILE_NAME
 from made_jobs import MadeJob
 
 TESTS = Path(__file__).parent.parent
@@ -154,6 +156,24 @@ def test_watching_ends_when_nothing_comes(lostflops, tmp_path: Path) -> None:
     assert outcome.code == 0
     assert outcome.out.startswith(f"Waiting for {tmp_path / 'capture'}.\n")
     assert "Nothing is recorded yet." in outcome.out
+
+
+def test_a_run_of_traces_is_not_waited_for(lostflops, tmp_path: Path) -> None:
+    (tmp_path / FILE_NAME).write_text("{}")
+    outcome = lostflops("watch", tmp_path)
+    assert (outcome.code, outcome.out) == (5, "")
+    assert f"made from traces, so there is no job to follow. To read it: lostflops report {tmp_path}" in outcome.err
+
+
+def test_a_job_that_ended_and_was_ingested_is_shown_at_once(lostflops, job: MadeJob, tmp_path: Path) -> None:
+    job.start()
+    job.run(0, 3)
+    job.end()
+    (tmp_path / "run" / FILE_NAME).write_text("{}")
+    began = time.monotonic()
+    outcome = lostflops("watch", tmp_path / "run", "--interval", "0.05")
+    assert "The job ended: 3 steps on 4 ranks." in words(outcome.out)
+    assert time.monotonic() - began < AFTER_END / 2
 
 
 WRITER = """

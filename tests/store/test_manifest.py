@@ -50,6 +50,18 @@ def test_a_folder_without_manifest_is_not_a_run(tmp_path):
         load(tmp_path / "file")
 
 
+def test_a_name_that_nearly_exists_is_asked_about_and_not_ingested_into(tmp_path):
+    for name in ("keller", "kelpr"):
+        (tmp_path / name).mkdir()
+    save(tmp_path / "keller", FULL)
+    with pytest.raises(NotARun, match=r"kellr does not exist\. Did you mean \S+keller\?$"):
+        load(tmp_path / "kellr")
+    with pytest.raises(NotARun, match="To make one"):
+        load(tmp_path / "kelpr")
+    with pytest.raises(NotARun, match="To make one"):
+        load(tmp_path / "other")
+
+
 def test_a_newer_schema_says_how_to_upgrade(tmp_path):
     (tmp_path / "run.json").write_text(json.dumps({"schema": SCHEMA_VERSION + 1, "sources": "in a form not known yet"}))
     with pytest.raises(RunTooNew, match="pip install -U lostflops"):

@@ -12,7 +12,7 @@ from lostflops.live.follow import Follower
 from lostflops.live.notices import Notice
 
 AFTER_END: Final = 30.0
-"""Seconds without news until watching ends, once every rank ended: a launcher may start the job again."""
+"""A launcher may start the job again in these seconds after every rank ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,8 @@ class WatchInterval:
     """Seconds without news until watching ends."""
     is_once: bool = False
     """Whether to look only once."""
+    after_end: float = AFTER_END
+    """Seconds without news until watching ends, once every rank ended."""
 
 
 def watch(
@@ -41,7 +43,7 @@ def watch(
         if board.take(follower.poll(), now):
             heard = now
         yield list(board.settle(now))
-        patience = min(pace.patience, AFTER_END) if board.is_ended else pace.patience
+        patience = min(pace.patience, pace.after_end) if board.is_ended else pace.patience
         if pace.is_once or clock() - heard > patience:
             return
         sleep(pace.interval)

@@ -14,7 +14,10 @@ import errno
 import os
 import shlex
 import stat
+from difflib import get_close_matches
+from itertools import islice
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -28,6 +31,8 @@ from lostflops.store.tables import SCHEMA_VERSION, TABLES
 
 FILE_NAME = "run.json"
 OLDEST_READABLE = 1
+_MOST_BESIDE: Final = 1000
+"""Most names beside a missing run that are compared with its name."""
 
 
 class Source(msgspec.Struct, kw_only=True):
@@ -98,6 +103,8 @@ def load(folder: Path) -> Manifest:
     try:
         data = _read_file(path)
     except (FileNotFoundError, NotADirectoryError):
+        if alike := _run_alike(folder):
+            raise NotARun(f"{folder} does not exist. Did you mean {alike}?") from None
         traces = folder / FOLDER if (folder / FOLDER).is_dir() else "TRACES"
         raise NotARun(
             f"{folder} is not a run (no {FILE_NAME}). To make one: "
@@ -106,6 +113,18 @@ def load(folder: Path) -> Manifest:
     except OSError as error:
         raise RunError(f"{path} cannot be read: {error.strerror}.") from None
     return decode_manifest(data, folder, path)
+
+
+def _run_alike(folder: Path) -> Path | None:
+    """Return the run beside a folder that does not exist, whose name is nearly the same; None if there is none."""
+    if folder.exists():
+        return None
+    try:
+        beside = [path.name for path in islice(folder.parent.iterdir(), _MOST_BESIDE)]
+    except OSError:
+        return None
+    names = get_close_matches(folder.name, beside, cutoff=0.7)
+    return next((folder.with_name(name) for name in names if (folder.with_name(name) / FILE_NAME).is_file()), None)
 
 
 def _read_file(path: Path) -> bytes:

@@ -22,7 +22,7 @@ def demo(
     """Try it: make a synthetic run and open its page.
 
     Simulates a pipeline-parallel job with one slow rank and one step that waits for data, recorded as lostflops run
-    would record it. Ingests it, shows what the run contains, and writes the page with all views.
+    would record it. Ingests it, shows the first finding, and writes the page with all views.
     """
     from lostflops.cli.browser import open_in_browser, write_page
     from lostflops.cli.ingesting import ingest_with_progress
@@ -30,6 +30,7 @@ def demo(
     from lostflops.collect.capture import FOLDER
     from lostflops.core.errors import UsageError
     from lostflops.core.utf8 import utf8
+    from lostflops.explain.advise.summary import card
     from lostflops.store.places import folder_for
     from lostflops.testing import write_captured
     from lostflops.testing.demo import LATE_STEP, SLOW, demo_cluster
@@ -45,13 +46,13 @@ def demo(
         show(replace(ingested, name="demo", more=(*ingested.more, *page.more)), as_json=True)
         return
     with open_run(out) as run:
-        held, trust = run.info(), run.quality()
+        answer = card(run.report())
     planted = (
         f"This run is synthetic and has two faults: kernels on rank {ranks // 2} take {SLOW:g}x as long, and the "
         f"devices wait for data between steps {LATE_STEP - 1} and {LATE_STEP}. The second costs less than 3% of a "
         "step, so it is no finding; lostflops steps shows it."
     )
-    notes = (*held.notes, planted, trust.verdict, page.verdict)
-    show(replace(held, notes=notes, next_command=command("report", out), other_command=OWN_JOB), as_json=False)
+    notes = (planted, page.verdict)
+    show(replace(answer, notes=notes, next_command=command("diagnose", out), other_command=OWN_JOB), as_json=False)
     if browser:
         open_in_browser(file)

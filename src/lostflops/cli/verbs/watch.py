@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 EXAMPLE = "lostflops watch run --prometheus /var/lib/node_exporter/lostflops.prom"
 _LINES_PER_HEADING = 40
+_INGESTED = "run.json"
+"""The file that an ingest writes (`FILE_NAME` in store/manifest.py, whose import would delay the first line)."""
 
 
 class PeakDtype(StrEnum):
@@ -80,11 +82,16 @@ def watch(
     from lostflops.live.follow import Follower
     from lostflops.live.otel import exporter
     from lostflops.live.utilization import Utilization
-    from lostflops.live.watching import WatchInterval
+    from lostflops.live.watching import AFTER_END, WatchInterval
 
-    folder = run / FOLDER
+    folder, is_ingested = run / FOLDER, (run / _INGESTED).is_file()
+    if is_ingested and not folder.is_dir():
+        raise NotARun(f"{run} was made from traces, so there is no job to follow. To read it: {command('report', run)}")
     if once and not folder.is_dir():
         raise NotARun(f"{run} has no capture; record one with {command('run', '--out', run)} -- COMMAND")
+    intervals = WatchInterval(interval, patience, once)
+    if is_ingested:  # a run is ingested when its job has ended, or of some windows while it goes on
+        intervals = WatchInterval(interval, min(patience, AFTER_END), once, after_end=0.0)
     sender = exporter(otlp, os.environ) if otlp or otel else None
     screen = _Screen(
         utilization=Utilization(model_flops, peak_tflops, dtype.value if dtype else None),
@@ -96,7 +103,7 @@ def watch(
         print(f"Waiting for {folder}.", flush=True)
     board, follower = Board(wait=wait), Follower(folder=folder)
     with suppress(KeyboardInterrupt):
-        _follow(follower, board, WatchInterval(interval, patience, once), screen, last)
+        _follow(follower, board, intervals, screen, last)
     _end(run, follower, board, screen)
 
 
