@@ -11,6 +11,7 @@ _RULES: Final = (
     ("torch", re.compile(r"(?:^|-packages/|/pytorch/)(?:torch|functorch)/")),
     ("library", re.compile(r"(?:^|/)(?:site|dist)-packages/|(?:^|/)python\d[\d.]*/|^<frozen[ _]")),
 )
+_STANDARD: Final = re.compile(r"(?:^|/)python\d[\d.]*/(?!(?:site|dist)-packages/)|^<frozen[ _]")
 _ENGINE: Final = re.compile(r"(?:^|/)(?:deepspeed|megatron|torchtitan)/")
 _LIBRARIES: Final = sys.stdlib_module_names | {
     *("PIL", "accelerate", "deepspeed", "megatron", "numpy", "pandas", "pytorch_lightning", "scipy", "tensorboard"),
@@ -32,6 +33,19 @@ def code_of(frame: str) -> str:
     return next(
         (code for code, pattern in _RULES if pattern.search(place)), "library" if first in _LIBRARIES else PROGRAM
     )
+
+
+def is_framework(frame: str) -> bool:
+    """Return whether a frame belongs to an installed library other than PyTorch.
+
+    >>> is_framework("save transformers/trainer.py:9"), is_framework("dumps json/__init__.py:231")
+    (True, False)
+    >>> is_framework("save torch/serialization.py:9"), is_framework("main train.py:3")
+    (False, False)
+    """
+    first = place_of(frame).partition("/")[0].partition(".py:")[0]
+    is_standard = first in sys.stdlib_module_names or _STANDARD.search(place_of(frame)) is not None
+    return code_of(frame) == "library" and not is_standard
 
 
 def is_engine(frame: str) -> bool:

@@ -84,6 +84,20 @@ def test_what_pytorch_runs_is_not_the_loops(tmp_path: Path) -> None:
         assert claims(case, host_python.RULE) == []
 
 
+def test_the_line_that_runs_the_whole_training_is_not_to_be_moved(tmp_path: Path) -> None:
+    """A framework's loop is below one line of the program, which nobody can run only every n steps."""
+    train = "<module> hf.py:10;Trainer.train transformers/trainer.py:2206"
+    passes = (f"{train};f torch/nn/modules/module.py:9", f"{train};step torch/optim/sgd.py:2")
+    logs = f"{train};Trainer.log transformers/trainer.py:300;dumps json/__init__.py:231"
+    with case_of(Loop(stacks=(*passes, logs, logs)).write(tmp_path / "framework")) as case:
+        assert claims(case, host_python.RULE) == []
+    called = f"{train};on_step_end hf.py:5;dumps json/__init__.py:231"
+    with case_of(Loop(stacks=(*passes, called, called)).write(tmp_path / "program")) as case:
+        (found,) = claims(case, host_python.RULE)
+        assert found.evidence[1].sources == ("hf.py:5: on_step_end",)
+        assert "hf.py:10" not in found.fix
+
+
 def test_python_that_is_spread_over_the_lines_of_a_model_is_the_dispatch_of_its_ops(tmp_path: Path) -> None:
     """40% of the step in 20 lines is 2% for each; in 8 lines it is 5%."""
 

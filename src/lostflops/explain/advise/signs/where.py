@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from lostflops.account.facts.source_code import PROGRAM, code_of, function_of, is_engine, place_of
+from lostflops.account.facts.source_code import (
+    PROGRAM,
+    code_of,
+    function_of,
+    is_engine,
+    is_framework,
+    place_of,
+)
 from lostflops.account.ledger.samples import FEWEST
 
 if TYPE_CHECKING:
@@ -17,6 +24,13 @@ if TYPE_CHECKING:
 MOST_PLACES: Final = 3
 
 _FOR_PEOPLE: Final = re.compile(r"(?:^|[ /])torch/(?:utils/tensorboard/|_tensor_str\.py)")
+
+_PHASES: Final = (
+    re.compile(r"(?:^|[ /])torch/nn/modules/module\.py:"),
+    re.compile(r"(?:^|[ /])torch/(?:_tensor|autograd/__init__)\.py:"),
+    re.compile(r"(?:^|[ /])torch/optim/"),
+)
+"""Frames of the forward pass, the backward pass and the optimizer."""
 
 Stack = tuple[str, ...]
 """Frames such as `step train.py:12`, the outermost first."""
@@ -48,13 +62,40 @@ def match_samples(total: RunLedger, line: str, is_of: Callable[[Stack], bool]) -
         return None
     whole, own, samples = times.total() or 1, 0, 0
     places: Counter[str] = Counter()
+    enclosing = enclosing_frames(stack for stacks in total.samples.values() for stack in stacks)
     for stack, ns in times.items():
-        frames = tuple(stack.split(";"))
-        if is_of(frames):
+        frames = inside_step(tuple(stack.split(";")), enclosing)
+        if frames and is_of(frames):
             own += ns
             samples += counts[stack]
             places[name_program_frame(frames)] += ns
     return Seen(own / whole, samples, of, tuple((place, ns / whole) for place, ns in places.most_common()))
+
+
+def enclosing_frames(stacks: Iterable[str]) -> frozenset[str]:
+    """Return the frames below which stacks show more than one phase of a step: they enclose the step, so that nothing
+    in them can be moved out of it.
+
+    >>> forward = "run train.py:3;step lib.py:1;f torch/nn/modules/module.py:9"
+    >>> sorted(enclosing_frames([forward, "run train.py:3;step torch/optim/sgd.py:2"]))
+    ['run train.py:3']
+    """
+    phases: dict[str, set[int]] = {}
+    for stack in stacks:
+        above: list[str] = []
+        for frame in stack.split(";"):
+            if (phase := next((n for n, of in enumerate(_PHASES) if of.search(frame)), None)) is not None:
+                for outer in above:
+                    phases.setdefault(outer, set()).add(phase)
+                break
+            above.append(frame)
+    return frozenset(frame for frame, seen in phases.items() if len(seen) > 1)
+
+
+def inside_step(frames: Stack, enclosing: Collection[str]) -> Stack:
+    """Return the frames inside the step: those after the last one that encloses it, if any."""
+    last = max((at for at, frame in enumerate(frames) if frame in enclosing), default=-1)
+    return frames[last + 1 :]
 
 
 def has_frame(pattern: re.Pattern[str]) -> Callable[[Stack], bool]:
@@ -85,10 +126,14 @@ def is_own(frames: Stack) -> bool:
 
 
 def name_program_frame(frames: Stack) -> str:
-    """Return the innermost frame of the program's own code, or the innermost of all if there is none.
+    """Return the innermost frame of the program's own code, else that of a framework, else the innermost of all.
 
     >>> name_program_frame(("main train.py:3", "log metrics.py:9", "dumps json/__init__.py:231"))
     'metrics.py:9: log'
+    >>> name_program_frame(("save transformers/trainer.py:9", "save torch/serialization.py:7"))
+    'transformers/trainer.py:9: save'
     """
-    frame = next((frame for frame in reversed(frames) if code_of(frame) == PROGRAM), frames[-1])
+    inner = frames[::-1]
+    framework = next((frame for frame in inner if is_framework(frame)), frames[-1])
+    frame = next((frame for frame in inner if code_of(frame) == PROGRAM), framework)
     return f"{place_of(frame)}: {function_of(frame)}"
