@@ -202,6 +202,12 @@ def test_many_timed_steps_decide_and_the_window_shows_the_line():
     assert named(window(*[200, 210, 190, 205] * 8), timed=NEVER) == [], "the job as a whole denies it"
 
 
+def test_timed_steps_on_clocks_that_are_not_exact_do_not_overrule_the_window():
+    seen = window(*[200, 210, 190, 205] * 8)
+    unsure = judge(np.zeros((2, 33)), range(2), range(33), 1000.0, resolution=400.0)
+    assert [one.is_late for one in named(seen, timed=TimedLateness(unsure))] == [True]
+
+
 def test_a_suspicion_of_timed_steps_must_show_in_the_profiled_ones():
     varying = timed([[0] * 32, np.random.default_rng(0).normal(150, 200, 32)])
     assert [one.rank for one in varying.verdict.suspected] == [1]

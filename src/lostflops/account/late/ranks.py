@@ -182,7 +182,7 @@ def find(
         return [], timed.verdict
     window = judge_window(comparison)
     steps = int(comparison.counts.max(initial=0)) if in_steps(comparison) else 0
-    is_timed = timed.steps >= steps and timed.verdict.power is not None
+    is_timed = timed.steps >= steps and not _is_too_coarse(timed.verdict, window)
     verdict = timed.verdict if is_timed else window
     figures = {one.rank: one for one in (*verdict.suspected, *verdict.late)}
     if is_timed:
@@ -204,6 +204,14 @@ def find(
         _slow_rank(comparison, figures[rank], due, last, evidence, timed if is_timed else NOT_TIMED) for rank in kept
     ]
     return sorted(found, key=lambda one: (not one.is_late, -one.charged, -one.late.ns)), verdict
+
+
+def _is_too_coarse(timed: LateVerdict, window: LateVerdict) -> bool:
+    """Return whether no number of timed steps shows what the profiled ones do: clocks of several hosts are not exact,
+    and a step is profiled on one clock."""
+    if timed.power is None:
+        return True
+    return window.power is not None and timed.power.floor > window.power.smallest
 
 
 def judge_window(comparison: Comparison) -> LateVerdict:
