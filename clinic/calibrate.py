@@ -16,14 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binomtest
 
-from clinic.outcomes import Row, by_job
+from clinic.outcomes import Row, by_entry, by_job
 from lostflops.core.estimate import Estimate, Kind, Strength
-from lostflops.explain.advise.calibration import KINDS, NO_TIME, Odds, OutcomeCalibration, Reach, log_size
+from lostflops.explain.advise.calibration import Odds, OutcomeCalibration, Reach, log_size
 
 _Fit = TypeVar("_Fit")
 _Answer = TypeVar("_Answer")
 
 COVERAGE: Final = 0.9
+LIMIT_COVERAGE: Final = 0.95
+"""Share of savings that are not above their limit: "at most" promises more than a range."""
 FOLDS: Final = 5
 FEW: Final = 10
 """Jobs that a kind needs for a reach of its own: of fewer than nine, no miss is one that nine of ten do not exceed."""
@@ -39,11 +41,12 @@ rarely."""
 SPREADS: Final = (0.3, 0.6, 1.0, 1.5)
 """By how much rules may differ, in log odds: the one that predicts best is taken."""
 PRIOR: Final = 2.0
-"""Standard deviation of what strength and kind change, in log odds: more than a factor of 50 either way is unlikely."""
+"""Standard deviation of what a doubt of the rule changes, and of what it changes that rules were corrected on a job, in
+log odds: more than a factor of 50 either way is unlikely."""
 LEAST_SHARE: Final = 0.5
 """Misses are at least so much the estimate's: how large the error of measuring is, is itself known from few rounds."""
 SIZE: Final = 0.3
-"""And of what a saving that is 2.7 times as large changes: a large saving alone is no evidence."""
+"""And of what strong evidence changes beside fair, or a saving that is 2.7 times as large: size is no evidence."""
 _FLAT: Final = 10.0
 _STEPS: Final = 50
 _NORMAL_90: Final = 1.645
@@ -80,8 +83,8 @@ class Ranges:
 
 def fit_ranges(rows: Sequence[Row]) -> Ranges:
     """Fit ranges on jobs that ran: simulated jobs repeat more closely than any machine does. Estimates that have a
-    range share their reach while one of their kinds has few jobs, and keep the range of the run while both have. A
-    limit has no range: it holds, or what it counts is wrong."""
+    range share their reach while one of their kinds has few jobs, and keep the range of the run while both have. Limits
+    are fitted on all jobs: what they do not count, such as work that only then ends sooner, is lost in both."""
     shown = [row for row in rows if row.has_range and row.is_real]
     groups = [[Kind.MEASURED], [Kind.REPLAYED]]
     if min(_jobs(row for row in shown if row.kind in kinds) for kinds in groups) < FEW:
@@ -95,6 +98,9 @@ def fit_ranges(rows: Sequence[Row]) -> Ranges:
             reaches |= dict.fromkeys(kinds, reach)
             for (cause, _), square in _squares(own, reach).items():
                 squares.setdefault(cause, []).append(square)
+    limits = [row for row in rows if row.has_range and row.kind is Kind.BOUND]
+    if _jobs(limits) >= FEW:
+        reaches[Kind.BOUND] = fit_limit(limits)
     return Ranges(reaches, {cause: rounded(_factor(sum(known), len(known))) for cause, known in squares.items()})
 
 
@@ -130,6 +136,24 @@ def fit_reach(rows: Sequence[Row]) -> Reach:
     return min(fitted, key=lambda reach: _width(reach, rows))
 
 
+def fit_limit(rows: Sequence[Row]) -> Reach:
+    """Return the reach with the lowest limits of those that enough of the savings are not above."""
+    units = [Reach(_jobs(rows), floor, slope, 0.0, 0.0) for floor, slope in product(FLOORS, SLOPES)]
+    fitted = [msgspec.structs.replace(unit, above=rounded(_limit_miss(unit, rows))) for unit in units]
+    return min(fitted, key=lambda reach: median(ends(reach, row)[1] for row in rows))
+
+
+def _limit_miss(unit: Reach, rows: Sequence[Row]) -> float:
+    """Return by how much enough of the savings are not more above their limits, in units of their scale."""
+    scores = [((row.measured or 0.0) - _limit(row)) / unit.scale(_limit(row), 0.0) for row in rows]
+    return max(_quantile(np.array(scores), np.array(by_job(rows)), LIMIT_COVERAGE), 0.0)
+
+
+def _limit(row: Row) -> float:
+    assert row.high is not None
+    return row.high
+
+
 def _width(reach: Reach, rows: Sequence[Row]) -> float:
     factors = _factors_elsewhere(rows, reach)
     return median(high - low for low, high in (ends(reach, *pair) for pair in zip(rows, factors, strict=True)))
@@ -146,12 +170,10 @@ def _factors_elsewhere(rows: Sequence[Row], unit: Reach) -> list[float]:
 
 
 def ends(reach: Reach | None, row: Row, factor: float = 1.0) -> tuple[float, float]:
-    """Return the range of a row, as it is calibrated with a reach; that of a limit ends at the limit."""
+    """Return the range of a row, as it is calibrated with a reach; that of a limit begins at 0."""
     assert row.kind is not None
-    if row.kind is Kind.BOUND:
-        assert row.high is not None
-        return 0.0, row.high
-    saving = Estimate(row.value, row.low, row.high, row.kind, "")
+    is_limit = row.kind is Kind.BOUND
+    saving = Estimate.bound(_limit(row), "") if is_limit else Estimate(row.value, row.low, row.high, row.kind, "")
     return (saving if reach is None else reach.apply(saving, factor)).ends
 
 
@@ -224,14 +246,15 @@ class Design:
     """Findings as the numbers that odds are computed from."""
 
     evidence: NDArray[np.float64]
-    """A row for each finding: 1, strengths, kinds, size, and then a column for each rule."""
+    """A row for each finding: 1, not weak, strong, size, whether rules were corrected on its job, and then a column for
+    each rule."""
     is_right: NDArray[np.float64]
     weights: NDArray[np.float64]
     rules: tuple[str, ...]
 
 
-_STRENGTHS: Final = tuple(Strength)
-_COMMON: Final = 2 + len(_STRENGTHS) + len(KINDS)
+_COMMON: Final = 5
+_STRONG: Final = {Strength.STRONG: 1.0, Strength.FAIR: 0.0, Strength.WEAK: 0.0}
 
 
 def counted(rows: Iterable[Row]) -> list[Row]:
@@ -244,19 +267,21 @@ def design(rows: Sequence[Row]) -> Design:
     lines = [
         [
             1.0,
-            *(float(row.strength is one) for one in _STRENGTHS),
-            *(float((row.kind or NO_TIME) == one) for one in KINDS),
+            float(row.strength is not Strength.WEAK),
+            0.5 if row.strength is None else _STRONG[row.strength],
             log_size(row.value),
+            float(not row.is_unseen),
             *(float(row.cause == rule) for rule in rules),
         ]
         for row in rows
     ]
     is_right = np.array([float(bool(row.is_right)) for row in rows])
-    return Design(np.array(lines), is_right, np.array(by_job(rows)), rules)
+    return Design(np.array(lines), is_right, np.array(by_entry(rows)), rules)
 
 
 def fit_odds(rows: Sequence[Row]) -> Odds:
-    """Fit log odds with normal priors; how much rules differ is what predicts findings of other jobs best."""
+    """Fit log odds with normal priors; how much rules differ is what predicts findings of other jobs best. Findings are
+    right more often in jobs that rules were corrected on: that part is left out, because a user's job is unseen."""
     seen = counted(rows)
     spread = min(SPREADS, key=lambda one: _loss_elsewhere(seen, one))
     return _fit_odds(seen, spread)
@@ -264,14 +289,15 @@ def fit_odds(rows: Sequence[Row]) -> Odds:
 
 def _fit_odds(rows: Sequence[Row], spread: float) -> Odds:
     made = design(rows)
-    priors = np.array([_FLAT, *[PRIOR] * (_COMMON - 2), SIZE, *[spread] * len(made.rules)])
+    priors = np.array([_FLAT, PRIOR, SIZE, SIZE, PRIOR, *[spread] * len(made.rules)])
     values = [rounded(value) for value in _most_likely(made, 1 / priors**2)]
-    strength, kind = values[1 : 1 + len(_STRENGTHS)], values[1 + len(_STRENGTHS) : _COMMON - 1]
+    intercept, fair, stronger, size = values[:4]
+    # Few outcomes have fair evidence: they may make strong evidence no less likely to be right.
+    strength = {Strength.STRONG: rounded(fair + max(stronger, 0.0)), Strength.FAIR: fair, Strength.WEAK: 0.0}
     return Odds(
-        values[0],
-        dict(zip(_STRENGTHS, strength, strict=True)),
-        dict(zip(KINDS, kind, strict=True)),
-        values[_COMMON - 1],
+        intercept,
+        strength,
+        size,
         dict(zip(made.rules, values[_COMMON:], strict=True)),
         spread,
     )
@@ -295,11 +321,18 @@ def _loss_elsewhere(rows: Sequence[Row], spread: float) -> float:
     """Return the log loss of findings by the outcomes of other jobs."""
     chances = elsewhere(rows, lambda known: _fit_odds(known, spread), probability)
     losses = [-np.log(chance if row.is_right else 1 - chance) for row, chance in zip(rows, chances, strict=True)]
-    return float(np.array(by_job(rows)) @ np.array(losses))
+    weights = np.array(by_entry(rows)) * as_for_users(rows)
+    return float(weights @ np.array(losses))
+
+
+def as_for_users(rows: Sequence[Row]) -> NDArray[np.bool_]:
+    """Return which findings are of jobs that were unseen, as a user's is; all, if none is."""
+    unseen = np.array([row.is_unseen for row in rows])
+    return unseen if unseen.any() else ~unseen
 
 
 def probability(odds: Odds, row: Row) -> float:
-    return odds.probability(row.cause, row.strength, row.kind or NO_TIME, row.value)
+    return odds.probability(row.cause, row.strength or Strength.FAIR, row.value)
 
 
 # Checks.
@@ -387,13 +420,15 @@ class Bin:
 
 
 def check_odds(rows: Sequence[Row]) -> list[Bin]:
-    """Return the reliability of probabilities that were fitted to other jobs."""
+    """Return the reliability of probabilities that were fitted to other jobs, on jobs as they were first scored."""
     seen = counted(rows)
-    return bin_chances(seen, elsewhere(seen, fit_odds, probability))
+    pairs = zip(seen, elsewhere(seen, fit_odds, probability), as_for_users(seen), strict=True)
+    shown = [(row, chance) for row, chance, is_shown in pairs if is_shown]
+    return bin_chances(*map(list, zip(*shown, strict=True)))
 
 
 def bin_chances(rows: Sequence[Row], chances: Sequence[float]) -> list[Bin]:
-    weights, chance = np.array(by_job(rows)), np.array(chances)
+    weights, chance = np.array(by_entry(rows)), np.array(chances)
     is_right = np.array([float(bool(row.is_right)) for row in rows])
     bins = []
     for low, high in pairwise(_BINS):

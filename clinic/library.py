@@ -31,11 +31,10 @@ from clinic.outcomes import Named, Row, earlier_rows, measured_savings, rows_of
 from clinic.patients import NotHere, Patient
 from clinic.real import REAL
 from clinic.record import Job, record, time_job
-from clinic.registry import HELD_OUT_SETS, NOT_SCORED
+from clinic.registry import HELD_OUT_SETS, NEWEST
 from clinic.scoring import Outcome
 from clinic.synthetic import CASES
 from clinic.visits import gain, gains, make
-from lostflops.core.estimate import Kind
 from lostflops.core.results import Finding
 from lostflops.explain.advise.case import Case
 from lostflops.explain.advise.diagnose import examine
@@ -57,6 +56,8 @@ TIMED: Final = 3
 """One real entry in so many is timed, which takes longer than its recording. For the others, the saving that
 `clinic/results` has of the patient is taken, and the timed ones show how far that is off."""
 OUTCOME: Final = "outcome.json"
+HELD_OUT: Final = "held-out"
+"""Prefix of results of held-out sets."""
 _BEING_MADE: Final = ".being-made"
 _DIAGNOSES: Final = ".diagnoses"
 RESULTS: Final = Path(__file__).with_name("results")
@@ -83,8 +84,7 @@ def entries(only: Collection[str] = ()) -> Iterator[Entry]:
 
 
 def _real() -> Iterator[Entry]:
-    seen = [patients for number, patients in HELD_OUT_SETS.items() if number != NOT_SCORED]
-    named = {one.name: one for patients in (*seen, REAL) for one in patients if one.is_real}
+    named = {one.name: one for patients in (*HELD_OUT_SETS.values(), REAL) for one in patients if one.is_real}
     patients = sorted(named.values(), key=lambda one: crc32(one.name.encode()))
     for number in range(TIMES):
         for place, patient in enumerate(patients):
@@ -176,7 +176,8 @@ def busy_cores(count: int) -> Iterator[None]:
 
 def score_library(folder: Path) -> list[Row]:
     """Diagnose every entry with the code as it is, and return what each diagnosis says beside the truth. Diagnoses by
-    the same code are kept. Of a job that the library lacks, the outcome in `clinic/results` is used."""
+    the same code are kept. How jobs of held-out sets were first scored is added, and the outcomes of other jobs that
+    the library lacks."""
     truths = {
         file.parent: Outcome.from_json(json.loads(file.read_text(encoding="utf-8")))
         for file in sorted(folder.rglob(OUTCOME))
@@ -192,10 +193,13 @@ def score_library(folder: Path) -> list[Row]:
     savings = measured_savings(list(truths.values()), [one for one in earlier.values() if known[one.name] == 1])
     pairs = zip(truths.items(), savings, strict=True)
     rows = [row for (entry, truth), saving in pairs for row in rows_of(truth, entry.name, named[entry], saving)]
-    recorded = {truth.name for truth in truths.values()}
-    return rows + [
-        row for entry, one in earlier.items() if one.name not in recorded for row in earlier_rows(one, entry)
-    ]
+    newest, recorded = {one.name for one in HELD_OUT_SETS[NEWEST]}, {truth.name for truth in truths.values()}
+    rows = [replace(row, is_unseen=row.job in newest) for row in rows]
+    for entry, one in earlier.items():
+        is_unseen = entry.startswith(HELD_OUT)
+        if one.name not in recorded or (is_unseen and one.name not in newest):
+            rows += earlier_rows(one, entry, is_unseen=is_unseen)
+    return rows
 
 
 def published() -> dict[str, Outcome]:
@@ -223,8 +227,7 @@ def _diagnose(entry: Path) -> list[Named]:
 
 
 def _named(finding: Finding, priced: Priced) -> Named:
-    raw, shown = priced.estimate, priced.saving
-    if raw is None or shown is None:
+    raw = priced.with_waits
+    if raw is None:
         return Named(finding.cause, priced.strength, None, 0.0, None, None, finding.ranks)
-    high = shown.high if raw.kind is Kind.BOUND else raw.high
-    return Named(finding.cause, priced.strength, raw.kind, raw.value, raw.low, high, finding.ranks)
+    return Named(finding.cause, priced.strength, raw.kind, priced.value, raw.low, raw.high, finding.ranks)

@@ -37,7 +37,8 @@ class Row:
     busy: int
     load: float
     cause: str = ""
-    strength: Strength = Strength.WEAK
+    strength: Strength | None = Strength.WEAK
+    """None if it was not weak, and nothing else was kept."""
     kind: Kind | None = None
     """None for a finding that costs no time yet."""
     value: float = 0.0
@@ -50,6 +51,8 @@ class Row:
     """What the fix saves, where the job has no other fault."""
     error: float = 0.0
     """Standard error of `measured`."""
+    is_unseen: bool = False
+    """Whether this is how the job was first scored, before any rule was corrected on it."""
 
     @property
     def has_range(self) -> bool:
@@ -62,7 +65,7 @@ class Named:
     """A cause that a diagnosis names, with its estimate before calibration."""
 
     cause: str
-    strength: Strength
+    strength: Strength | None
     kind: Kind | None
     value: float
     low: float | None
@@ -100,18 +103,22 @@ def rows_of(truth: Outcome, entry: str, named: Sequence[Named], saving: tuple[fl
         yield known
 
 
-def earlier_rows(outcome: Outcome, entry: str) -> Iterator[Row]:
-    """Yield the rows of an outcome that was scored before strengths and kinds were kept: what was found had strong
-    evidence, and a range that begins at zero was a bound. Its savings are left out: other code estimates now."""
+def earlier_rows(outcome: Outcome, entry: str, *, is_unseen: bool) -> Iterator[Row]:
+    """Yield the rows of an outcome in `clinic/results`; `is_unseen` says that no rule had been corrected on its job.
+
+    Where strengths and kinds were not kept, what was found was not weak, and a range that begins at zero was a bound.
+    Savings are left out: other code estimates now.
+    """
     if not outcome.skipped and not outcome.failed:
-        yield from rows_of(outcome, entry, [_earlier(one) for one in outcome.findings], None)
+        for row in rows_of(outcome, entry, [_earlier(one) for one in outcome.findings], None):
+            yield replace(row, is_unseen=is_unseen)
 
 
 def _earlier(one: Finding) -> Named:
-    strength = Strength.WEAK if one.is_suspected else Strength.STRONG
+    strength = Strength(one.strength) if one.strength else Strength.WEAK if one.is_suspected else None
     if not one.gain:
         return Named(one.cause, strength, None, 0.0, None, None, one.ranks)
-    kind = Kind.BOUND if one.low == 0 else Kind.REPLAYED
+    kind = Kind(one.kind) if one.kind else Kind.BOUND if one.low == 0 else Kind.REPLAYED
     return Named(one.cause, strength, kind, one.gain, None, None, one.ranks)
 
 
@@ -158,7 +165,7 @@ def _row(told: dict[str, str]) -> Row:
         int(told["busy"]),
         float(told["load"]),
         told["cause"],
-        Strength(told["strength"]),
+        Strength(told["strength"]) if told["strength"] else None,
         Kind(told["kind"]) if told["kind"] else None,
         float(told["value"]),
         number("low"),
@@ -166,11 +173,22 @@ def _row(told: dict[str, str]) -> Row:
         None if not told["is_right"] else told["is_right"] == "1",
         number("measured"),
         float(told["error"]),
+        told["is_unseen"] == "1",
     )
 
 
+def by_entry(rows: Iterable[Row]) -> list[float]:
+    """Return the weight of each row: every job counts as one, however often it was recorded, and all findings of a
+    recording count alike."""
+    rows = list(rows)
+    entries: dict[str, set[str]] = defaultdict(set)
+    for row in rows:
+        entries[row.job].add(row.entry)
+    return [1 / len(entries[row.job]) for row in rows]
+
+
 def by_job(rows: Iterable[Row]) -> list[float]:
-    """Return the weight of each row: every job counts as one, however often it was recorded."""
+    """Return the weight of each row, if each saving counts: every job counts as one, however often it was recorded."""
     rows = list(rows)
     counts: dict[str, int] = defaultdict(int)
     for row in rows:

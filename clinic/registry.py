@@ -18,8 +18,9 @@ from clinic.synthetic import SYNTHETIC
 
 PATIENTS: Final[tuple[Patient, ...]] = (*REAL, *HEALTHY, *SYNTHETIC)
 HELD_OUT_SETS: Final = {1: HELD_OUT, 2: HELD_OUT_2, 3: HELD_OUT_3, 4: HELD_OUT_4, 5: HELD_OUT_5, 6: HELD_OUT_6}
-NOT_SCORED: Final = 6
-"""The set that was not scored yet: nothing is fitted to it."""
+NEWEST: Final = 6
+"""The newest set. It was scored before anything was fitted to it, and no rule is corrected on it before there is a
+newer one: its jobs are to the rules what a user's job is."""
 
 
 def chosen(only: Collection[str] = (), *, held_out: int | None = None) -> list[Patient]:

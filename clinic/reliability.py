@@ -7,7 +7,9 @@ from statistics import median
 
 from clinic.calibrate import (
     COVERAGE,
+    Bin,
     Held,
+    bin_chances,
     calibration_error,
     check_odds,
     check_ranges,
@@ -15,8 +17,8 @@ from clinic.calibrate import (
     fit_odds,
     probability,
 )
-from clinic.outcomes import Row
-from clinic.scoring import Count, count
+from clinic.outcomes import Row, earlier_rows
+from clinic.scoring import Count, Outcome, count
 from clinic.tables import table
 from lostflops.core.estimate import Kind
 from lostflops.explain.advise.findings import FOUND_FROM
@@ -114,8 +116,22 @@ def _measuring(rows: Sequence[Row]) -> str:
     return f"Measured savings of recorded jobs have a median standard error of {100 * median(errors):.1f} points."
 
 
+def printed_odds(outcomes: Sequence[Outcome]) -> str:
+    """Return how reliable the probabilities were that diagnoses printed; empty if they printed none."""
+    pairs = [
+        (row, finding.probability)
+        for one in outcomes
+        for row, finding in zip(earlier_rows(one, one.name, is_unseen=True), one.findings, strict=False)
+        if row.is_right is not None and finding.probability is not None
+    ]
+    return _bins(bin_chances(*map(list, zip(*pairs, strict=True)))) if pairs else ""
+
+
 def _odds(rows: Sequence[Row]) -> str:
-    bins = check_odds(rows)
+    return _bins(check_odds(rows))
+
+
+def _bins(bins: Sequence[Bin]) -> str:
     lines = [
         (f"{100 * one.low:.0f} to {one.high:.0%}", f"{one.weight:.0f}", f"{one.expected:.0%}", f"{one.right:.0%}")
         for one in bins
@@ -125,13 +141,13 @@ def _odds(rows: Sequence[Row]) -> str:
 
 
 def _rules(rows: Sequence[Row]) -> str:
-    odds = fit_odds(rows)
+    chance_of = dict(zip(map(id, rows), elsewhere(rows, fit_odds, probability), strict=True))
     lines = []
     for cause in sorted({row.cause for row in rows if row.cause}):
         own = [row for row in rows if row.cause == cause]
         judged = [row for row in own if row.is_right is not None]
-        chances = [probability(odds, row) for row in own]
-        sure = [row for row in judged if probability(odds, row) >= FOUND_FROM]
+        chances = [chance_of[id(row)] for row in own]
+        sure = [row for row in judged if chance_of[id(row)] >= FOUND_FROM]
         likely, right = (count(bool(row.is_right) for row in chosen) for chosen in (sure, judged))
         side = len(own) - len(judged)
         lines.append(

@@ -30,6 +30,11 @@ class Finding:
     is_suspected: bool = False
     says: str = ""
     """The finding and its evidence, a line for each, where a diagnosis gives them."""
+    probability: float | None = None
+    """How often such findings are right, as it is printed."""
+    kind: str | None = None
+    strength: str | None = None
+    """Kind of the saving, and strength of the evidence; None where results do not have them."""
 
     @classmethod
     def from_diagnosis(cls, told: dict[str, Any]) -> Finding:
@@ -38,7 +43,8 @@ class Finding:
         gain, low, high = (saving.get(key) for key in ("value", "low", "high"))
         ranks, is_suspected = tuple(told.get("ranks") or ()), told.get("level") == "suspected"
         says = "\n".join(each["what"] for each in (told, *told.get("evidence", ())) if "what" in each)
-        return cls(told["cause"], gain, low, high, ranks, is_suspected, says)
+        known = told.get("probability"), saving.get("kind"), told.get("strength")
+        return cls(told["cause"], gain, low, high, ranks, is_suspected, says, *known)
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "ranks": list(self.ranks)}
@@ -114,6 +120,20 @@ class Outcome:
     def is_top_1(self) -> bool:
         """The first finding is the cause, or one of the causes."""
         return bool(self.found) and any(self.found[0].cause in ids for ids in self.names)
+
+    @property
+    def is_first_shown(self) -> bool:
+        """The first finding on the screen is the cause, be it found or suspected."""
+        return bool(self.findings) and any(self.findings[0].cause in ids for ids in self.names)
+
+    @property
+    def is_inside_if_shown(self) -> bool | None:
+        """Whether the measured saving is in the range, or below the limit, of the first finding on the screen that
+        names the only cause; None if no range was shown or nothing measured."""
+        shown = next((one for one in self.findings if any(one.cause in ids for ids in self.names)), None)
+        if len(self.names) != 1 or shown is None or shown.interval is None or self.measured is None:
+            return None
+        return shown.interval[0] <= self.measured <= shown.interval[1]
 
     @property
     def is_top_3(self) -> bool:
@@ -243,6 +263,9 @@ class Score:
     about_zero: Count = Count(0, 0)
     rank: Count = Count(0, 0)
     layer: Count = Count(0, 0)
+    first_shown: Count = Count(0, 0)
+    inside_if_shown: Count = Count(0, 0)
+    """Of suspected findings too."""
 
     @classmethod
     def of(cls, outcomes: Sequence[Outcome]) -> Score:
@@ -264,6 +287,8 @@ class Score:
             count(finding.is_about_zero for finding in shown),
             count(one.names_rank for one in of_a_rank),
             count(one.names_layer for one in sick if one.layer),
+            count(one.is_first_shown for one in sick),
+            count(one.is_inside_if_shown for one in sick if one.is_inside_if_shown is not None),
         )
 
 

@@ -31,12 +31,14 @@ def summary(outcomes: Sequence[Outcome]) -> str:
     score = Score.of(outcomes)
     rows = (
         ("first finding is correct", str(score.top_1)),
+        ("the same, where suspected ones count too", str(score.first_shown)),
         ("all causes are in the first three findings", str(score.top_3)),
         ("first finding names the rank at fault", str(score.rank)),
         *([("first finding names the layer at fault", str(score.layer))] if score.layer.of else ()),
         ("false alarms in healthy jobs", str(score.false_alarms)),
         (f"if correct: predicted saving within {100 * NEAR:.0f} points of the measured", str(score.near)),
         ("if correct: measured saving inside the interval", str(score.inside)),
+        ("the same for the finding that names the cause, found or suspected", str(score.inside_if_shown)),
         (
             "median width of the intervals, in points of the step",
             "" if score.width is None else f"{100 * score.width:.0f}",

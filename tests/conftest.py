@@ -6,10 +6,13 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pytest
 from hypothesis import settings
+
+from lostflops.core.estimate import Strength
+from lostflops.explain.advise import findings
 
 if TYPE_CHECKING:
     from made_store import ObjectStore
@@ -55,6 +58,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("slow") is not None:
             item.add_marker(pytest.mark.timeout(3600))
+
+
+CHANCES: Final = {Strength.STRONG: 0.95, Strength.FAIR: 0.7, Strength.WEAK: 0.3}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _uncalibrated() -> Iterator[None]:
+    """Test rules on their evidence: how often it is right, and how far savings are off, have tests of their own, and
+    change with every new outcome."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(findings, "calibrated", lambda saving, _cause: saving)
+        patch.setattr(findings, "probability_right", lambda _cause, strength, _saving: CHANCES[strength])
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -81,6 +81,20 @@ def test_a_rule_with_few_outcomes_is_judged_by_all_rules() -> None:
     assert 0.6 < probability(odds, row("x", cause="never seen")) < 0.95
 
 
+def test_probabilities_are_those_of_jobs_that_no_rule_was_corrected_on() -> None:
+    tuned = [row(f"job {number}", cause="a", is_right=number % 20 > 0) for number in range(200)]
+    unseen = [row(f"new {number}", cause="a", is_right=number % 10 > 2, is_unseen=True) for number in range(200)]
+    assert probability(fit_odds([*tuned, *unseen]), row("x", cause="a")) == pytest.approx(0.7, abs=0.03)
+    assert sum(one.weight for one in check_odds([*tuned, *unseen])) == 200
+
+
+def test_wrong_findings_count_as_much_as_right_ones_of_other_jobs() -> None:
+    """Half of the jobs have one right finding, the others four wrong ones."""
+    rows = [row(f"job {number}", cause="a") for number in range(50)]
+    rows += [row(f"job {number}", cause="a", is_right=False) for number in range(50, 100) for _ in range(4)]
+    assert probability(fit_odds(rows), row("x", cause="a")) == pytest.approx(0.2, abs=0.03)
+
+
 def test_a_job_that_is_recorded_often_counts_once() -> None:
     rows = [row(f"job {number}", cause="a", is_right=number % 2 > 0) for number in range(40)]
     often = [*rows, *(row("job 1", cause="a", entry=f"again {number}") for number in range(200))]
@@ -118,14 +132,23 @@ def test_the_error_of_measuring_is_not_that_of_the_estimate() -> None:
     assert held.inside_with_error > 0.87
 
 
-def test_a_limit_is_not_moved_by_outcomes() -> None:
-    rows = [
-        row(f"job {number}", kind=Kind.BOUND, value=0.1, low=0.0, high=0.2, measured=0.15 if number % 4 else 0.3)
-        for number in range(200)
+def limits(jobs: int) -> list[Row]:
+    """Limits of 20 points, which every fourth saving is up to 10 points above."""
+    known = {"kind": Kind.BOUND, "value": 0.1, "low": 0.0, "high": 0.2}
+    return [
+        row(f"job {number}", **known, measured=0.15 if number % 4 else 0.2 + 0.1 * (number + 1) / jobs)
+        for number in range(jobs)
     ]
-    (held,) = check_ranges(rows)
-    assert (held.raw, held.inside) == (0.75, 0.75)
-    assert Kind.BOUND not in fit_ranges(rows).reaches
+
+
+def test_a_limit_is_raised_until_one_of_twenty_savings_is_above_it() -> None:
+    (held,) = check_ranges(limits(200))
+    assert held.raw == 0.75
+    assert 0.92 < held.inside < 0.98
+    assert held.width == pytest.approx(0.28, abs=0.01)
+    one_of_fifty = [replace(one, measured=0.3 if number % 50 == 0 else 0.15) for number, one in enumerate(limits(200))]
+    assert fit_ranges(one_of_fifty).reaches[Kind.BOUND].above == 0
+    assert Kind.BOUND not in fit_ranges(limits(9)).reaches
 
 
 def test_simulated_jobs_do_not_narrow_ranges_of_jobs_that_ran() -> None:

@@ -5,6 +5,7 @@ from itertools import starmap
 
 import pytest
 from clinic.held_out_5.real import count_of
+from clinic.reliability import printed_odds
 from clinic.scoring import Count, Finding, Outcome, Score
 from clinic.tables import patients, summary
 
@@ -84,7 +85,8 @@ def test_a_score_counts_what_was_seen() -> None:
             outcome("", {"gc": 0.1}),
         ]
     )
-    assert score == Score(top_1=Count(2, 5), top_3=Count(3, 5), false_alarms=Count(1, 2), near=Count(1, 2), skipped=1)
+    known = {"top_1": Count(2, 5), "first_shown": Count(2, 5), "top_3": Count(3, 5)}
+    assert score == Score(**known, false_alarms=Count(1, 2), near=Count(1, 2), skipped=1)
 
 
 def test_any_accepted_name_of_a_cause_is_right() -> None:
@@ -126,10 +128,26 @@ def test_intervals_are_scored_where_the_first_finding_is_right() -> None:
     assert score.width == pytest.approx(0.2)
 
 
+def test_what_is_shown_is_scored_whether_found_or_suspected() -> None:
+    suspected = replace(interval("gc", 0.2, 0.1, 0.3), is_suspected=True)
+    first = Outcome("one", ("gc",), True, (suspected,), 0.3)
+    second = Outcome("two", ("gc",), True, (interval("sync", 0.3, 0.2, 0.4), suspected), 0.31)
+    healthy = Outcome("three", (), True, (suspected,))
+    score = Score.of([first, second, healthy])
+    assert (score.top_1, score.first_shown, score.inside_if_shown) == (Count(0, 2), Count(1, 2), Count(1, 2))
+
+
+def test_printed_probabilities_are_compared_with_what_was_right() -> None:
+    known = replace(interval("gc", 0.2, 0.1, 0.3), probability=0.8)
+    seen = [Outcome(f"{number}", ("gc",) if number < 3 else (), True, (known,)) for number in range(5)]
+    assert "Expected calibration error: 0.200." in printed_odds(seen)
+    assert printed_odds([Outcome("old", ("gc",), True, (Finding("gc"),))]) == ""
+
+
 def test_a_finding_is_read_from_a_diagnosis() -> None:
     saving = {"value": 0.2, "low": 0.1, "high": 0.3, "kind": "measured"}
     told = {"cause": "gc", "ranks": [1], "saving": saving}
-    assert Finding.from_diagnosis(told) == interval("gc", 0.2, 0.1, 0.3, 1)
+    assert Finding.from_diagnosis(told) == replace(interval("gc", 0.2, 0.1, 0.3, 1), kind="measured")
     assert Finding.from_diagnosis({**told, "level": "suspected"}).is_suspected
     assert not Finding.from_diagnosis({**told, "level": "found"}).is_suspected
     assert Finding.from_diagnosis({"cause": "gc", "ranks": (), "saving": None}) == Finding("gc")

@@ -171,5 +171,20 @@ def test_few_steps_that_all_show_a_large_excess() -> None:
     times[2] += STEP * np.array([0.7, 0.3, 0.35, 0.4])
     assert [one.rank for one in verdict(times).late] == [2]
     assert [(one.rank, one.more_steps) for one in verdict(times[:, :3]).suspected] == [(2, 1)]
+    assert [one.rank for one in verdict(times[1:3]).suspected] == [1], "one peer does not show how peers differ"
     times[2, 0] -= STEP * 0.7
     assert not verdict(times).late
+
+
+@pytest.mark.parametrize(("ranks", "steps"), [(2, 4), (3, 4), (4, 4), (2, 8)])
+@pytest.mark.parametrize(("correlation", "noise"), [(0.0, 0.15), (0.0, 0.3), (0.9, 0.2)])
+def test_few_noisy_steps_name_no_rank(ranks: int, steps: int, correlation: float, noise: float) -> None:
+    """Of a healthy job, whose steps may be disturbed for as long as they were recorded."""
+    chance = np.random.default_rng(7)
+    named = 0
+    for _ in range(200):
+        times = chance.normal(size=(ranks, steps))
+        for at in range(1, steps):
+            times[:, at] = correlation * times[:, at - 1] + (1 - correlation**2) ** 0.5 * times[:, at]
+        named += bool(verdict(STEP * (1 + noise * times)).late)
+    assert named <= 4

@@ -22,9 +22,9 @@ from lostflops.explain.advise.calibration import (
 from lostflops.explain.advise.rules import RULES
 
 MEASURED = Estimate(0.2, 0.18, 0.24, Kind.MEASURED, "steps")
+STRENGTHS = ("weak", "fair", "strong")
 REACH = {"jobs": 3, "floor": 0.1, "slope": 0, "below": 1, "above": 1}
-KINDS = dict.fromkeys((*Kind, "none"), 0.0)
-ODDS = Odds(1.0, dict.fromkeys(Strength, 0.0), KINDS, 0.0, {"known": 2.0}, 1.0)
+ODDS = Odds(1.0, dict.fromkeys(Strength, 0.0), 0.0, {"known": 2.0}, 1.0)
 
 
 def test_every_number_comes_from_the_outcomes() -> None:
@@ -40,6 +40,7 @@ def test_a_range_reaches_as_far_as_savings_were_off() -> None:
     assert wide.high == pytest.approx(0.2 + 2 * (0.04 + 0.01 + 0.02))
     assert reach.apply(Estimate(0.95, 0.9, 0.98, Kind.REPLAYED, "")).high == 1
     assert reach.apply(MEASURED, 2.0).high == pytest.approx(0.2 + 4 * (0.04 + 0.01 + 0.02))
+    assert reach.apply(Estimate.bound(0.2, "")) == Estimate.bound(0.2 + 2 * 0.03, "")
     guess = Estimate(0.2, None, None, Kind.GUESS, "")
     assert reach.apply(guess) == guess == calibrated(guess, "gc")
 
@@ -54,19 +55,22 @@ def test_a_saving_that_was_seen_stays_above_zero() -> None:
 
 
 def test_a_rule_without_outcomes_is_less_sure() -> None:
-    known = ODDS.probability("known", Strength.STRONG, Kind.MEASURED, 0.2)
-    unknown = ODDS.probability("unknown", Strength.STRONG, Kind.MEASURED, 0.2)
+    known = ODDS.probability("known", Strength.STRONG, 0.2)
+    unknown = ODDS.probability("unknown", Strength.STRONG, 0.2)
     assert known > 0.94
     assert 0.5 < unknown < 1 / (1 + 2.718**-1)
 
 
 def test_stronger_evidence_is_not_less_often_right() -> None:
-    for rule in RULES:
-        weak, fair, strong = (
-            probability_right(rule.cause, Strength(name), MEASURED) for name in ("weak", "fair", "strong")
-        )
+    for cause in read_calibration().odds.rules:
+        weak, fair, strong = (probability_right(cause, Strength(name), MEASURED) or 0.0 for name in STRENGTHS)
         assert weak <= strong
         assert fair <= strong
+
+
+def test_a_rule_without_outcomes_has_no_probability() -> None:
+    unscored = {rule.cause for rule in RULES} - read_calibration().odds.rules.keys()
+    assert all(probability_right(cause, Strength.STRONG, MEASURED) is None for cause in ("new", *unscored))
 
 
 @pytest.mark.parametrize(

@@ -199,6 +199,18 @@ def test_as_many_runs_as_are_asked_for_find_three_percent(runs):
     assert found / trials >= 0.9
 
 
+@pytest.mark.parametrize(("first", "second", "period", "longer"), [(119, 125, 20, 20), (590, 610, 100, 100)])
+def test_one_more_checkpoint_in_the_last_part_of_a_period_is_no_regression(first, second, period, longer):
+    chance = np.random.default_rng(4)
+    for _ in range(10):
+        runs = [100 * np.exp(0.01 * chance.normal(size=steps)) for steps in (first, second)]
+        for times in runs:
+            times[period - 1 :: period] *= 1 + longer
+        sides = [[[where(times)] for times in runs] for where in (typical, mean)]
+        found = [change(*side, MachineKind.ACCELERATOR) for side in sides]
+        assert outcome(*found, 0.03) is not GateOutcome.REGRESSED
+
+
 def test_steps_are_asked_for_where_they_are_the_noise():
     calm = estimate_needed_runs(Noise(0.02, 0.02, 100.0), 0.03, runs=5, steps=100)
     assert calm.steps is not None

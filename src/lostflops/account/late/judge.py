@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import ceil, log, sqrt
+from math import ceil, inf, log, sqrt
 from statistics import NormalDist
 from typing import Final
 
@@ -52,6 +52,9 @@ _LARGE: Final = 0.15
 in all of them."""
 _IN_ALL: Final = 3.0
 """A rank is late in all steps if each shows at least its mean lateness over this: they vary, but none is usual."""
+_APART: Final = 10.0
+"""A rank is late in few steps if in each it is this many times as far from its peers as any of them is in any step:
+disturbances that last as long as the steps make ranks differ too, but not one of them by so much more."""
 _SEGMENT: Final = 8
 """Fewest steps before a change."""
 _LASTING: Final = 40
@@ -270,12 +273,13 @@ class _Peers:
         clear = CLEAR if steps >= _FEWEST else _LARGE
         likely = share >= max(clear, self._floor, self._quantile(_SUSPICIOUS / looks, noise) * unsure, spread)
         is_late = proven and steps >= _FEWEST and late_steps >= _OFTEN * steps
-        # Peers never differ like this: what still may be chance in all of three steps is not in more.
         in_all = bool(above.min() >= share / _IN_ALL) and share >= max(_LARGE, self._floor, spread)
-        is_late = is_late or (in_all and steps > _FEWEST)
-        is_suspected = not is_late and (likely or (in_all and steps == _FEWEST))
+        # Few steps that vary, or last, do not show by how much: only peers that hardly differ do.
+        is_apart = in_all and bool(above.min() >= _APART * self._most_apart(first, place))
+        is_late = is_late or (is_apart and steps > _FEWEST)
+        is_suspected = not is_late and (likely or (in_all and steps >= _FEWEST))
         needed = self.power(noise.deviation).steps_for(share) if is_suspected else None
-        if is_suspected and in_all:
+        if is_suspected and is_apart:
             needed = steps + 1
         return Lateness(
             rank=rank,
@@ -292,6 +296,11 @@ class _Peers:
     def _excess(self, first: int, place: int) -> float:
         means = self._times[:, first:].mean(axis=1)
         return float(means[place] - np.median(np.delete(means, place)))
+
+    def _most_apart(self, first: int, place: int) -> float:
+        """Return by how much any peer differs from the others in any step; infinite with too few to know."""
+        peers = np.delete(self._times[:, first:], place, axis=0)
+        return float(np.abs(peers - np.median(peers, axis=0)).max()) if len(peers) >= _FEWEST else inf
 
     def _spread(self, first: int, place: int) -> float:
         """Return by how much a rank must exceed its peers because these differ from each other."""

@@ -71,6 +71,7 @@ def _estimate_location(times: Times, trimmed: float) -> Location:
     if count < _FEWEST:
         return _locate_few(times, value)
     steady = without_period(times)
+    value = value if trimmed else float(steady.mean())
     drawn_in = np.clip(steady, *np.quantile(steady, (trimmed, 1 - trimmed)))
     worth = max(effective_steps(drawn_in), 2.0)
     error = float(drawn_in.std(ddof=1)) / (1 - 2 * trimmed) / sqrt(worth) / value

@@ -16,15 +16,13 @@ import msgspec
 from lostflops.core.estimate import Estimate, Kind, Strength
 
 FILE: Final = Path(__file__).with_name("calibration.json")
-NO_TIME: Final = "none"
-"""The kind of a finding that costs no time yet, such as growing memory."""
-KINDS: Final = (*(str(kind) for kind in Kind), NO_TIME)
 LEAST: Final = 0.01
 """Smaller savings are as likely to be right as this one: the smallest that the outcomes contain."""
 
 
 class Reach(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How far a measured saving is from an estimate in nine of ten jobs, in units of `scale`."""
+    """How far a measured saving is from an estimate in nine of ten jobs, in units of `scale`; of a bound, how far it is
+    above in one of twenty."""
 
     jobs: int
     """Jobs that it was counted on."""
@@ -47,6 +45,8 @@ class Reach(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         value, low, high = saving.value, saving.low, saving.high
         if low is None or high is None:
             return saving
+        if saving.kind is Kind.BOUND:
+            return Estimate.bound(value + self.above * self.scale(value, 0.0), saving.source)
         upper = min(value + factor * self.above * self.scale(value, high - value), 1.0)
         lower = value - factor * self.below * self.scale(value, value - low)
         return replace(saving, low=max(lower, min(low, LEAST)) if low > 0 else min(lower, 0.0), high=upper)
@@ -57,7 +57,6 @@ class Odds(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     intercept: float
     strength: dict[Strength, float]
-    kind: dict[str, float]
     size: float
     """By the logarithm of the saving."""
     rules: dict[str, float]
@@ -66,12 +65,12 @@ class Odds(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """By how much rules differ, as a standard deviation."""
 
     def __post_init__(self) -> None:
-        if set(self.strength) != set(Strength) or set(self.kind) != set(KINDS):
-            raise ValueError("a strength of evidence or a kind of estimate is missing")
+        if set(self.strength) != set(Strength):
+            raise ValueError("a strength of evidence is missing")
 
-    def probability(self, cause: str, strength: Strength, kind: str, value: float) -> float:
+    def probability(self, cause: str, strength: Strength, value: float) -> float:
         """Return how often such a finding is right, for a rule without outcomes on average over what rules may be."""
-        odds = self.intercept + self.strength[strength] + self.kind[kind] + self.size * log_size(value)
+        odds = self.intercept + self.strength[strength] + self.size * log_size(value)
         if cause in self.rules:
             return 1 / (1 + exp(-odds - self.rules[cause]))
         return 1 / (1 + exp(-odds / sqrt(1 + pi * self.spread**2 / 8)))
@@ -111,8 +110,8 @@ def calibrated(saving: Estimate, cause: str) -> Estimate:
     return saving if reach is None else reach.apply(saving, known.factors.get(cause, 1.0))
 
 
-def probability_right(cause: str, strength: Strength, saving: Estimate | None) -> float:
-    """Return how often a finding with this evidence was right, of a cause that costs no time yet without a saving. A
-    rule with few outcomes is judged by all rules."""
-    kind, value = (NO_TIME, 0.0) if saving is None else (str(saving.kind), saving.value)
-    return read_calibration().odds.probability(cause, strength, kind, value)
+def probability_right(cause: str, strength: Strength, saving: Estimate | None) -> float | None:
+    """Return how often a finding with this evidence was right; one that costs no time yet has no saving. A rule with
+    few outcomes is judged by all rules; None for a rule without any."""
+    odds = read_calibration().odds
+    return odds.probability(cause, strength, saving.value if saving else 0.0) if cause in odds.rules else None

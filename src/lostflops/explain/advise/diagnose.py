@@ -146,7 +146,7 @@ def _is_named_better(one: Priced, other: Priced) -> bool:
     checkpoint."""
     about = not other.claim.ranks or set(one.claim.ranks) <= set(other.claim.ranks)
     is_large = other.value >= _NEARLY_HALF * one.value
-    is_as_sure = bool(one.doubt) or not other.doubt
+    is_as_sure = [*Strength].index(other.strength) <= [*Strength].index(one.strength)
     return one.claim.cause in other.claim.instead_of and about and is_large and is_as_sure
 
 

@@ -77,7 +77,7 @@ class Priced:
         return Strength.WEAK if self.claim.suspected else self.claim.strength
 
     @property
-    def probability(self) -> float:
+    def probability(self) -> float | None:
         return probability_right(self.claim.cause, self.strength, self.estimate)
 
     @property
@@ -90,12 +90,11 @@ class Priced:
             return "What the fix saves is a guess: nothing measured it."
         if self.is_vague:
             return "The fix may save nothing: the range of its saving includes zero."
-        is_enough = probability >= FOUND_FROM
-        return (
-            ""
-            if is_enough
-            else f"About {format_percent(probability)} of such findings are right, by outcomes of other jobs."
-        )
+        if probability is None:
+            return "How often such findings are right is unknown: no job with this cause was scored."
+        if probability >= FOUND_FROM:
+            return ""
+        return f"About {format_percent(probability)} of such findings are right, by outcomes of other jobs."
 
     @property
     def is_vague(self) -> bool:

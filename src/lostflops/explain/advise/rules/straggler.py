@@ -51,15 +51,7 @@ _KINDS: Final = {
     "more_work": "slow device",
     _HOT: "thermal",
 }
-_WORDS: Final = {
-    **CAUSE_WORDS,
-    "late_data": "its data arrives late",
-    "host_stall": "its device waits for the host",
-    "allocation": "it allocates memory",
-    "device_queue": "queued kernels start late",
-    "copies": "it copies more",
-    _HOT: "it gets slower over time",
-}
+_WORDS: Final = {**CAUSE_WORDS, _HOT: "it gets slower over time"}
 _ON_THREAD: Final = "it runs Python instead of ops"
 _NO_DISPATCH: Final = "launch=free"
 _QUICKER_HOSTS: Final = (

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import erfc, sqrt
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from lostflops.account.ledger.lines import LINES
+from lostflops.core.stats import trend
 
 if TYPE_CHECKING:
     from lostflops.explain.advise.case import Case
@@ -27,9 +27,6 @@ _AS_OTHERS: Final = 0.9
 advantage."""
 _SIGNIFICANT: Final = 1e-3
 _QUARTER: Final = 4
-_BLOCKS: Final = 200
-"""If there are more steps, the means of this many blocks are compared: all pairs of a long run's steps would fill
-memory."""
 _JUMP: Final = 0.5
 """A rank became slower at once if two constant levels leave at most this share of what a straight line leaves."""
 _NEAR: Final = 5
@@ -96,7 +93,7 @@ def _drift(rank: int, own: Floats, others: Floats, steps: Codes) -> Drift | None
     ratio = own / np.maximum(np.median(others, axis=0), 1.0)
     part = max(steps.size // _QUARTER, 1)
     first, last = float(np.median(ratio[:part])), float(np.median(ratio[-part:]))
-    chance = _trend(ratio)
+    chance = trend(ratio)[1]
     if last < _SLOWER * max(first, 1.0) or first < _AS_OTHERS or chance > _SIGNIFICANT:
         return None
     return Drift(
@@ -124,16 +121,3 @@ def _find_jump(ratio: Floats, steps: Codes) -> int | None:
     place = np.arange(values.size)
     around = values - np.polyval(np.polyfit(place, values, 1), place)
     return int(steps[count[best]]) if left[best] < _JUMP * float(around @ around) else None
-
-
-def _trend(values: Floats) -> float:
-    """Return the probability that values rise this much by chance (Mann-Kendall, one-sided, normal approximation).
-
-    >>> _trend(np.arange(20.0)) < 1e-6, round(_trend(np.array([1.0, 2.0] * 10)), 1)
-    (True, 0.4)
-    """
-    values = np.array([block.mean() for block in np.array_split(values, min(values.size, _BLOCKS))])
-    count = values.size
-    signs = float(np.sign(values[np.newaxis, :] - values[:, np.newaxis])[np.triu_indices(count, 1)].sum())
-    spread = sqrt(count * (count - 1) * (2 * count + 5) / 18)
-    return erfc((signs - np.sign(signs)) / spread / sqrt(2)) / 2

@@ -6,7 +6,7 @@ from math import hypot, sqrt
 from typing import TYPE_CHECKING
 
 from lostflops.account.pace.blocks import typical
-from lostflops.core.estimate import Estimate
+from lostflops.core.estimate import Estimate, Kind
 from lostflops.core.stats import t_quantile
 from lostflops.predict.whatif.interval import CONFIDENCE, noise_of
 
@@ -25,7 +25,9 @@ def saving_of_first_steps(ns: Values) -> Estimate:
 
 def saving_of_extra_time(extra: Values, whole: float, source: str) -> Estimate:
     """Return what is saved without the extra time of some steps, as a part of `whole`, the time of all steps; its range
-    comes from how much the extra time of these steps varies."""
+    comes from how much the extra time of these steps varies, and is not known of a single step."""
     share = min(float(extra.sum()) / whole, 1.0)
+    if extra.size < 2:
+        return Estimate.bound(share, source)
     reach = t_quantile(CONFIDENCE, extra.size - 1.0) * float(extra.std(ddof=1)) * sqrt(extra.size) / whole
-    return Estimate.measured(share, min(reach, share), source)
+    return Estimate(share, max(share - reach, 0.0), min(share + reach, 1.0), Kind.MEASURED, source)

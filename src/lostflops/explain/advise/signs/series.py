@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lostflops.account.pace.timings import PACED, within
+from lostflops.core.stats import trend
 from lostflops.explain.advise.claim import NotChecked
 
 if TYPE_CHECKING:
@@ -26,8 +27,6 @@ STEADY: Final = 0.5
 below."""
 SAME_WORK: Final = 0.02
 """Steps do the same work if it differs by at most this part."""
-_BLOCKS: Final = 200
-"""If there are more steps, the means of this many blocks are compared."""
 _GROWS: Final = 0.7
 """A phase is the cause if it has at least this part of the step's growth."""
 _AT_FIRST: Final = 0.5
@@ -99,9 +98,7 @@ def measure_growth(values: Values) -> tuple[float, float]:
     (4.0, 1.0)
     """
     first, last = _thirds(values)
-    means = np.array([block.mean() for block in np.array_split(values, min(values.size, _BLOCKS))])
-    signs = np.sign(means[None, :] - means[:, None])
-    return last / max(first, 1.0), float(np.triu(signs, 1).sum() / (means.size * (means.size - 1) / 2))
+    return last / max(first, 1.0), trend(values)[0]
 
 
 def _thirds(values: Values) -> tuple[float, float]:

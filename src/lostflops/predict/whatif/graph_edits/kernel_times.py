@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from lostflops.account.facts.devices import Device, find_device
-from lostflops.account.facts.kernel_classes import CLASSES, rounds_to_tf32
+from lostflops.account.facts.kernel_classes import rounds_to_tf32
 from lostflops.account.ledger.work import MATMUL_CLASSES
 from lostflops.core.errors import NotApplicable
 from lostflops.predict.graph.editing import retime_graph, scale_rows
@@ -16,7 +16,6 @@ from lostflops.predict.whatif.change import Facts
 from lostflops.predict.whatif.graph_edits.selecting import of_class, ranks_with_device
 
 COMPUTE_BOUND: Final = MATMUL_CLASSES
-MEMORY_BOUND: Final = tuple(name for name in CLASSES if name not in MATMUL_CLASSES)
 _MOST: Final = 0.5
 
 
