@@ -82,23 +82,17 @@ class Ranges:
 
 
 def fit_ranges(rows: Sequence[Row]) -> Ranges:
-    """Fit ranges on jobs that ran: simulated jobs repeat more closely than any machine does. Estimates that have a
-    range share their reach while one of their kinds has few jobs, and keep the range of the run while both have. Limits
-    are fitted on all jobs: what they do not count, such as work that only then ends sooner, is lost in both."""
-    shown = [row for row in rows if row.has_range and row.is_real]
-    groups = [[Kind.MEASURED], [Kind.REPLAYED]]
-    if min(_jobs(row for row in shown if row.kind in kinds) for kinds in groups) < FEW:
-        groups = [[Kind.MEASURED, Kind.REPLAYED]]
+    """Fit ranges of measured savings on jobs that ran, because simulated jobs repeat more closely than any machine
+    does. Limits are fitted on all jobs: what they do not count, such as work that only then ends sooner, is lost in
+    both. The range of a replayed saving is that of the what-if, in every verb; how often it holds is shown."""
+    measured = [row for row in rows if row.has_range and row.is_real and row.kind is Kind.MEASURED]
+    limits = [row for row in rows if row.has_range and row.kind is Kind.BOUND]
     reaches: dict[Kind, Reach] = {}
     squares: dict[str, list[float]] = {}
-    for kinds in groups:
-        own = [row for row in shown if row.kind in kinds]
-        if _jobs(own) >= FEW:
-            reach = fit_reach(own)
-            reaches |= dict.fromkeys(kinds, reach)
-            for (cause, _), square in _squares(own, reach).items():
-                squares.setdefault(cause, []).append(square)
-    limits = [row for row in rows if row.has_range and row.kind is Kind.BOUND]
+    if _jobs(measured) >= FEW:
+        reaches[Kind.MEASURED] = fit_reach(measured)
+        for (cause, _), square in _squares(measured, reaches[Kind.MEASURED]).items():
+            squares.setdefault(cause, []).append(square)
     if _jobs(limits) >= FEW:
         reaches[Kind.BOUND] = fit_limit(limits)
     return Ranges(reaches, {cause: rounded(_factor(sum(known), len(known))) for cause, known in squares.items()})

@@ -49,7 +49,7 @@ SHORT = (
 
 SAYS = {
     "doctor": "Steps can be recorded",
-    "demo": "8 of 8 ranks",
+    "demo": "8 ranks on 2 hosts",
     "run": "2 ranks on 1 host",
     "diagnose": "input_pipeline",
     "whatif": "data=",

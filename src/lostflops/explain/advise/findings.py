@@ -44,8 +44,10 @@ class Priced:
 
     @property
     def saving(self) -> Estimate | None:
-        """What is printed: ranges are as wide, and limits as high, as outcomes of other jobs say."""
-        return None if self.with_waits is None else calibrated(self.with_waits, self.claim.cause)
+        """What is printed: ranges are as wide, and limits as high, as outcomes of other jobs say; what a what-if prices
+        is shown as every verb shows it."""
+        found = self.with_waits
+        return found if found is None or self.stored is not None else calibrated(found, self.claim.cause)
 
     @property
     def with_waits(self) -> Estimate | None:
