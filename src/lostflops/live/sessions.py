@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from lostflops.account.align.mesh_names import kinds_of
+from lostflops.account.facts.mesh_names import kinds_of
 from lostflops.core.limits import LARGEST_WORLD, is_rank
 
 EDGES_ONLY: Final = 2

@@ -13,8 +13,8 @@ from tests.integration.real_runs import real_runs
 
 from lostflops.account.align import mesh_traffic
 from lostflops.account.align.mesh import Mesh, parse, recognise
-from lostflops.account.align.mesh_names import kinds_of
 from lostflops.account.align.mesh_tiling import tile_with_experts
+from lostflops.account.facts.mesh_names import kinds_of
 from lostflops.core.errors import BrokenRun, UsageError
 from lostflops.ingest import ingest
 from lostflops.ingest.common.group_ids import group_id

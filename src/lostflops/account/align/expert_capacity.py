@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import numpy as np
 
 from lostflops.account.align.expert_loads import Exchange, ExpertLoads, exchanges_by_step, expert_loads, read_exchanges
-from lostflops.account.align.mesh_names import EXPERT_KINDS, kinds_of
+from lostflops.account.facts.mesh_names import EXPERT_KINDS, kinds_of
 from lostflops.core.units import format_bytes
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from lostflops.account.align import mesh_traffic
-from lostflops.account.align.mesh_names import EXPERT_KINDS, KINDS, kinds_of
 from lostflops.account.align.mesh_tiling import Dimensions, Evidence, GroupShape, tile_with_experts
 from lostflops.account.align.stage_order import first_transfers, stage_order
+from lostflops.account.facts.mesh_names import EXPERT_KINDS, KINDS, kinds_of
 from lostflops.core.errors import BrokenRun, UsageError
 from lostflops.core.limits import LARGEST_WORLD
 

@@ -17,10 +17,10 @@ from lostflops.account.align import transfer_times
 from lostflops.account.align.answers import clock_notes, clock_of
 from lostflops.account.align.communicators import communicator_shapes, transport_faults
 from lostflops.account.align.expert_capacity import capacity_notes
-from lostflops.account.align.mesh_names import kinds_of
 from lostflops.account.align.transfer_times import transfers
 from lostflops.account.facts.bandwidth import bus_factor
 from lostflops.account.facts.devices import find_device
+from lostflops.account.facts.mesh_names import kinds_of
 from lostflops.account.late.arrivals import within
 from lostflops.account.ledger.accounts import Overlap, RankLedger
 from lostflops.account.ledger.answers import ledgers

@@ -16,7 +16,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from lostflops.account.align.mesh_names import kinds_of
+from lostflops.account.facts.mesh_names import kinds_of
 from lostflops.core.limits import LARGEST_WORLD
 from lostflops.ingest.common.comm_names import exchanges_tokens, op_of_kernel, ranks_of_exchange
 from lostflops.ingest.common.group_ids import group_id, parse_ranks

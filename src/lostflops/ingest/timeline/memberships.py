@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from lostflops.account.align.mesh_names import kinds_of
+from lostflops.account.facts.mesh_names import kinds_of
 from lostflops.ingest.common.group_ids import group_id
 
 
