@@ -153,7 +153,11 @@ def _rules(rows: Sequence[Row]) -> str:
         lines.append(
             (cause, str(right), _count(likely), str(side or ""), f"{100 * min(chances):.0f} to {max(chances):.0%}")
         )
-    return table(("cause", "right", "right from 90%", "side effects", "probability"), lines, right=range(1, 5))
+    return table(
+        ("cause", "right", "right when given 90% or more", "side effects", "probabilities given"),
+        lines,
+        right=range(1, 5),
+    )
 
 
 def _count(one: Count) -> str:

@@ -36,7 +36,8 @@ CALIBRATED = """\
 
 Both are computed from the outcomes in `clinic/results/outcomes.csv`, one line for each finding of a recorded or
 simulated job. The figures below are of jobs that were left out when ranges and probabilities were computed: five parts
-of the jobs in turn, with all recordings of a job on one side. However often a job was recorded, it counts once.
+of the jobs in turn, with all recordings of a job on one side. Probabilities and ranges count each job once, the tables
+of entries and findings each recording. Ranges of replayed savings are those of the what-if and are not calibrated.
 [The clinic](explanation/clinic.md#calibration) says how.
 """
 LISTED: Final = f"held-out-{NEWEST}"
@@ -57,9 +58,9 @@ ABOUT_SETS = """\
 Jobs written without looking at the rules, scored once with the rules of that time, and used to correct the rules
 afterwards. The development jobs are not a test: the rules were corrected on them. From the third set on, jobs were
 recorded with the defaults of `lostflops run`; the fifth is about experts. Only from the sixth set on are ranges and
-probabilities calibrated, and a finding is called found if nine of ten such findings were right. The sixth set was
-scored before it was added to the outcomes above: its probabilities were far too high, because older sets had more
-faults of the kinds that rules know.
+probabilities calibrated, and a finding is called found from a probability of 90%. The sixth set was scored before it
+was added to the outcomes above, and its probabilities were far too high, because older sets had more faults of the
+kinds that rules know. No set has tested the probabilities that were fitted since.
 """
 
 

@@ -266,6 +266,10 @@ class Score:
     first_shown: Count = Count(0, 0)
     inside_if_shown: Count = Count(0, 0)
     """Of suspected findings too."""
+    unnamed: Count = Count(0, 0)
+    """Sick jobs with a fault that no rule can name."""
+    suspicions: Count = Count(0, 0)
+    """Healthy jobs with any finding."""
 
     @classmethod
     def of(cls, outcomes: Sequence[Outcome]) -> Score:
@@ -289,6 +293,8 @@ class Score:
             count(one.names_layer for one in sick if one.layer),
             count(one.is_first_shown for one in sick),
             count(one.is_inside_if_shown for one in sick if one.is_inside_if_shown is not None),
+            count(not any(one.names) for one in sick),
+            count(bool(one.findings) for one in healthy),
         )
 
 

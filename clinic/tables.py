@@ -8,6 +8,8 @@ from typing import Final
 
 from clinic.scoring import HEALTHY, NEAR, NOTHING, Outcome, Score
 
+NO_RULE: Final = "(no rule)"
+"""The cause of a job with a fault that no rule can name; it counts as wrong."""
 _WIDEST: Final = 60
 """Characters of a reason why a job could not be scored; the results have all of it."""
 
@@ -30,15 +32,17 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[i
 def summary(outcomes: Sequence[Outcome]) -> str:
     score = Score.of(outcomes)
     rows = (
-        ("first finding is correct", str(score.top_1)),
-        ("the same, where suspected ones count too", str(score.first_shown)),
+        ("first finding is right and found", str(score.top_1)),
+        ("first finding is right, found or suspected", str(score.first_shown)),
         ("all causes are in the first three findings", str(score.top_3)),
         ("first finding names the rank at fault", str(score.rank)),
         *([("first finding names the layer at fault", str(score.layer))] if score.layer.of else ()),
+        ("faults that no rule can name", str(score.unnamed)),
         ("false alarms in healthy jobs", str(score.false_alarms)),
+        ("healthy jobs with any finding, suspected ones too", str(score.suspicions)),
         (f"if correct: predicted saving within {100 * NEAR:.0f} points of the measured", str(score.near)),
         ("if correct: measured saving inside the interval", str(score.inside)),
-        ("the same for the finding that names the cause, found or suspected", str(score.inside_if_shown)),
+        ("for any finding that names the cause, found or suspected", str(score.inside_if_shown)),
         (
             "median width of the intervals, in points of the step",
             "" if score.width is None else f"{100 * score.width:.0f}",
@@ -55,7 +59,7 @@ def patients(outcomes: Sequence[Outcome]) -> str:
 
 
 def _patient(one: Outcome) -> tuple[str, ...]:
-    first = (one.name, _named(["|".join(ids) for ids in one.names], HEALTHY))
+    first = (one.name, _named(["|".join(ids) or NO_RULE for ids in one.names], HEALTHY))
     if one.skipped or one.failed:
         return (*first, one.skipped or shorten(f"failed: {one.failed}", _WIDEST), "", "", "", "", "")
     found = _named([finding.cause for finding in one.found[:3]], NOTHING)

@@ -86,6 +86,7 @@ def test_a_score_counts_what_was_seen() -> None:
         ]
     )
     known = {"top_1": Count(2, 5), "first_shown": Count(2, 5), "top_3": Count(3, 5)}
+    known |= {"unnamed": Count(0, 5), "suspicions": Count(1, 2)}
     assert score == Score(**known, false_alarms=Count(1, 2), near=Count(1, 2), skipped=1)
 
 
@@ -135,6 +136,13 @@ def test_what_is_shown_is_scored_whether_found_or_suspected() -> None:
     healthy = Outcome("three", (), True, (suspected,))
     score = Score.of([first, second, healthy])
     assert (score.top_1, score.first_shown, score.inside_if_shown) == (Count(0, 2), Count(1, 2), Count(1, 2))
+    assert (score.false_alarms, score.suspicions) == (Count(0, 1), Count(1, 1))
+
+
+def test_a_fault_that_no_rule_can_name_is_no_healthy_job() -> None:
+    one = Outcome("one", ("no_id_fits",), True, accepted=((),))
+    assert (Score.of([one]).top_1, Score.of([one]).unnamed) == (Count(0, 1), Count(1, 1))
+    assert "(no rule)" in patients([one])
 
 
 def test_printed_probabilities_are_compared_with_what_was_right() -> None:
