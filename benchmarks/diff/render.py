@@ -56,8 +56,8 @@ def _gate(told: dict[str, Any]) -> Iterator[str]:
             yield f"| {pattern} | {slower} | {' | '.join(shares)} |"
         yield ""
     yield (
-        "How often a candidate passes whose typical step is unchanged, by limit, and how often the interval that `diff` "
-        "prints includes the truth (typical step, mean); runs differ as far as is assumed, or twice as far:\n"
+        "How often a candidate passes whose typical step is unchanged, by limit, and how often the interval that "
+        "`diff` prints includes the truth (typical step, mean); runs differ as far as is assumed, or twice as far:\n"
     )
     names = " | ".join(f"passes {limit:.0%}" for limit in told["limits"])
     yield f"| steps | runs | {names} | includes the truth | at twice the spread |"
