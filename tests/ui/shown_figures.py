@@ -142,7 +142,8 @@ def cards_are(where: Locator, block: Findings, told: Rows) -> int:
         title, *rest = re.split(r"(?<=[.:]) ", one["what"], maxsplit=1)
         wanted = [title.rstrip(".:"), *(text[0].upper() + text[1:] for text in rest), one["fix"]]
         if one["saving"] is not None and one["saving"]["low"] is not None and one["saving"]["low"] > 0:
-            wanted.append(f"saves {format_percent(one['saving']['value'])}")
+            saves = "saves" if one["level"] == "found" else "may save"
+            wanted.append(f"{saves} {format_percent(one['saving']['value'])}")
         assert [text for text in wanted if text not in words] == [], one["cause"]
     left = len(told) - len(first)
     assert where.get_by_text(f"{left} more in the diagnosis").count() == (left > 0)
