@@ -116,7 +116,7 @@ def load(folder: Path) -> Manifest:
 
 
 def _run_alike(folder: Path) -> Path | None:
-    """Return the run beside a folder that does not exist, whose name is nearly the same; None if there is none."""
+    """Return the run beside a folder that does not exist, whose name is nearly the same; None if no name is."""
     if folder.exists():
         return None
     try:
