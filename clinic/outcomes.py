@@ -52,7 +52,7 @@ class Row:
     error: float = 0.0
     """Standard error of `measured`."""
     is_unseen: bool = False
-    """Whether this is how the job was first scored, before any rule was corrected on it."""
+    """Whether no rule had been corrected on its job when it was scored."""
 
     @property
     def has_range(self) -> bool:

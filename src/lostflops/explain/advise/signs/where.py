@@ -27,7 +27,7 @@ _FOR_PEOPLE: Final = re.compile(r"(?:^|[ /])torch/(?:utils/tensorboard/|_tensor_
 
 _PHASES: Final = (
     re.compile(r"(?:^|[ /])torch/nn/modules/module\.py:"),
-    re.compile(r"(?:^|[ /])torch/(?:_tensor|autograd/__init__)\.py:"),
+    re.compile(r"(?:^|\.)backward (?:\S*/)?torch/(?:_tensor|autograd/__init__)\.py:"),
     re.compile(r"(?:^|[ /])torch/optim/"),
 )
 """Frames of the forward pass, the backward pass and the optimizer."""
@@ -79,6 +79,10 @@ def enclosing_frames(stacks: Iterable[str]) -> frozenset[str]:
     >>> forward = "run train.py:3;step lib.py:1;f torch/nn/modules/module.py:9"
     >>> sorted(enclosing_frames([forward, "run train.py:3;step torch/optim/sgd.py:2"]))
     ['run train.py:3']
+    >>> sorted(enclosing_frames([forward, "run train.py:3;Tensor.backward torch/_tensor.py:2"]))
+    ['run train.py:3']
+    >>> sorted(enclosing_frames([forward, "run train.py:3;Tensor.__format__ torch/_tensor.py:5"]))
+    []
     """
     phases: dict[str, set[int]] = {}
     for stack in stacks:
