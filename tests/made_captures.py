@@ -68,6 +68,10 @@ def collectives(*entries: tuple[int, int], group: str = "0", ranks: Iterable[int
     return {"kind": "collectives", "entries": rows, "groups": groups, "lost": lost}
 
 
+def fact(key: str, value: Any) -> Record:
+    return {"kind": "job", "key": key, "value": value}
+
+
 def end(wall: int) -> Record:
     return {"kind": "end", "wall": BASE + wall, "reason": "exit"}
 

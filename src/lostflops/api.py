@@ -82,6 +82,7 @@ class TrainingRun:
         rank: Numbers = (),
         step: Numbers = (),
         by: str = "",
+        job: bool = False,
         peak_tflops: float | None = None,
         model_flops: float | None = None,
         tokens_per_step: float | None = None,
@@ -92,17 +93,19 @@ class TrainingRun:
         """Return where the time went.
 
         `window` is "steps" or "trace"; `by` is phase, job-phase, annotation, module, layer or rank. Findings are added
-        only for the whole run: some ranks or steps alone do not show causes.
+        only for the whole run: some ranks or steps alone do not show causes. `job` shows the whole job, from the start
+        of its command to its end, instead of its profiled steps.
         """
         from lostflops.explain.advise.summary import report_with_findings
-        from lostflops.explain.analyze.report import report
+        from lostflops.explain.analyze.report import report, show_job
 
         claims = _claims(peak_tflops, model_flops, tokens_per_step, samples_per_step)
         answer = report(
             self.stored, window=_window(window), ranks=rank, steps=step, by=by, said=claims, progress=progress
         )
         is_whole = not (rank or step or window)
-        return report_with_findings(answer, self.stored) if findings and is_whole else answer
+        answer = report_with_findings(answer, self.stored, shown=not job) if findings and is_whole else answer
+        return show_job(answer) if job else answer
 
     def diagnose(
         self,

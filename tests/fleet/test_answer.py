@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lostflops.account.job.life import LIFE
 from lostflops.account.ledger.lines import LINES
-from lostflops.account.pace.life import LIFE
 from lostflops.core.errors import UsageError
 from lostflops.fleet.answer import answer_fleet
 from lostflops.fleet.choose import FleetScope

@@ -67,6 +67,7 @@ def _further_places(recorder: Recorder, watched: _Optimizers) -> dict[str, Calla
         ),
         # torch.jit.script looks at its caller, so it cannot be wrapped itself.
         "scripting": lambda: _wrap(jit._recursive, "create_script_module", _scripting),  # noqa: SLF001
+        "process groups": lambda: _wrap(torch.distributed, "init_process_group", lambda made: _setup(recorder, made)),
         "communication hooks": lambda: _wrap(torch.distributed, "_register_comm_hook", _registration),
         GRAPHS: lambda: recorder.captures.watch(torch.cuda.graphs.CUDAGraph),
     }
@@ -176,6 +177,18 @@ def _flush_before(recorder: Recorder, original: Callable[..., Any]) -> Callable[
     if original in os.supports_fd:
         os.supports_fd.add(end)
     return end
+
+
+def _setup(recorder: Recorder, original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def init_process_group(*arguments: Any, **named: Any) -> Any:
+        began = time.monotonic_ns()
+        try:
+            return original(*arguments, **named)
+        finally:
+            recorder.group_setup += time.monotonic_ns() - began
+
+    return init_process_group
 
 
 def _scaled_step(watched: _Optimizers, original: Callable[..., Any]) -> Callable[..., Any]:

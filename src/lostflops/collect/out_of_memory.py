@@ -9,7 +9,6 @@ from __future__ import annotations
 import gc
 import os
 import re
-import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,14 +47,8 @@ _LONGEST_CHAIN: Final = 10
 _MOST_SHAPES: Final = 5
 
 
-def ending(earlier: int = 0) -> BaseException | None:
-    """Return the out-of-memory error that ends this program; None if it ends without one.
-
-    An error whose identity is `earlier` existed before and does not count.
-    """
-    error = sys.exc_info()[1] or getattr(sys, "last_value", None)
-    if error is None or id(error) == earlier:
-        return None
+def ending(error: BaseException) -> BaseException | None:
+    """Return the out-of-memory error among those that end this program; None if there is none."""
     return next((one for one in _chain(error) if _is_of_memory(one)), None)
 
 

@@ -15,6 +15,7 @@ import time
 import uuid
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,7 +23,9 @@ from torch.compiler import is_compiling
 
 from lostflops._version import __version__
 from lostflops.collect.budget import EDGES_ONLY, NO_RING, OFF, Budget
-from lostflops.collect.capture import VERSION
+from lostflops.collect.capture import BEGAN, ENDED, VERSION
+from lostflops.collect.compilations import Compilations
+from lostflops.collect.endings import describe_error, process_start, tell_of_failures, uncaught
 from lostflops.collect.graph_captures import GraphCaptures
 from lostflops.collect.marks import Marks
 from lostflops.collect.settings import Settings
@@ -64,6 +67,8 @@ class Recorder:
         self._device: Any = None
         self._peak_memory: Callable[[], int] = _process_memory
         self._offset = time.time_ns() - time.monotonic_ns()
+        self._attached, self.group_setup = time.monotonic_ns(), 0
+        """When the hooks were set, and the time spent so far in making process groups, in ns."""
         self._hidden: Any = None
         self.forward_calls: Any = None
         """Watches modules; set when hooks are installed."""
@@ -77,7 +82,7 @@ class Recorder:
         self._network: Any = None
         self._roots: list[weakref.ref[Any]] | None = None
         self._errors = 0
-        self._compilations = 0
+        self._compilations = Compilations()
         self._is_disturbed = False
         self._clock_read = 0
         self._not_own = 0
@@ -264,12 +269,15 @@ class Recorder:
         if os.getpid() != self._process:
             self.is_off = True
             return
+        began = self.wall()
         ran_out = self._ran_out()
         self.is_off = True
         if self.writer is None:
+            self._tell_of_failures()
             return
         if ran_out is not None:
             self.put({"kind": "job", "key": "out_of_memory", "value": ran_out})
+        self.put({"kind": "job", "key": ENDED, "value": {"wall": began, **describe_error(self._uncaught())}})
         for last in (self._stalls.close, self.windows.close, self._describe_other_profilers, self._last_words):
             try:
                 last()
@@ -284,17 +292,27 @@ class Recorder:
         if (record := others().record) is not None:
             self.put({"kind": "job", "key": "own_profiler", "value": record})
 
+    def _uncaught(self) -> BaseException | None:
+        return uncaught(self._earlier_error)
+
+    def _tell_of_failures(self) -> None:
+        """A process that did not train may have launched those that did, and know how they ended."""
+        if (error := self._uncaught()) is not None:
+            with suppress(Exception):
+                tell_of_failures(self.settings.folder, error)
+
     def _ran_out(self) -> dict[str, Any] | None:
         """Return the last state of a program that ends because it ran out of memory; None if it does not.
 
         A program that has not trained yet is recorded too: most run out of memory in their first pass.
         """
-        if sys.exc_info()[1] is None and getattr(sys, "last_value", None) is None:
+        last = self._uncaught()
+        if last is None:
             return None
         try:
             from lostflops.collect.out_of_memory import ending, last_state
 
-            error = ending(self._earlier_error)
+            error = ending(last)
             if error is None or (self.writer is None and (self.is_off or _is_loading_data())):
                 return None
             found = last_state(error, self.clock.step.number, is_after_forward=self.clock.is_after_forward)
@@ -346,6 +364,8 @@ class Recorder:
             {"kind": "session", "version": VERSION, "host": self.host, "pid": os.getpid(), "wall": self.wall(now),
              "monotonic": now, "lostflops": __version__, **found}
         )  # fmt: skip
+        times = {"command": self.settings.began, "process": process_start(), "torch": self.wall(self._attached)}
+        self.put({"kind": "job", "key": BEGAN, "value": {**times, "process_group": self.group_setup}})
         for what in self.unseen:
             self.note("hooks_missing", f"this version of torch does not let the collector observe {what}")
         self.marks.release(self)
@@ -384,11 +404,13 @@ class Recorder:
         if self.writer is None or self.writer.is_dead or self._errors >= _MOST_ERRORS:
             self._give_up("the collector stopped after internal errors")
             return
-        compiled = self._has_compiled()
+        compiled = self._compilations.has_new()
         self.writer.put_step(self._step_record(step, compiled))
         self._stalls.step_ended(step.stop - step.start)
         if compiled:
             self.windows.note_compilation(step.number)
+            for record in self._compilations.take(step.number):
+                self.put(record)
         if compiled or self._is_disturbed or step.number <= 1:
             self._budget.skip(self.writer.own)
         else:
@@ -399,12 +421,12 @@ class Recorder:
             self._ring.edge(step.number, step.stop - step.start)
         began = time.monotonic_ns()
         self.interludes.watch(self)
-        self.forward_calls.step_ended(step, is_compiled=self._compilations > 0)
+        self.forward_calls.step_ended(step, is_compiled=self._compilations.count > 0)
         if step.number == _FACTS_AFTER:
             self._describe()
         before = self.windows.is_profiling
         self.windows.edge(step.number + 1)
-        self._is_disturbed = before or self.windows.is_profiling
+        self._is_disturbed = before or self.windows.is_profiling or step.number == _FACTS_AFTER
         if self._ring.window_edge(step.number, is_open=self.windows.is_profiling):
             self._is_disturbed = True
             self.writer.hurry()
@@ -474,15 +496,6 @@ class Recorder:
         self.is_off = True
         if self.windows is not None:
             self.windows.give_up(reason)
-
-    def _has_compiled(self) -> bool:
-        """Return whether dynamo has compiled anything since the last step; dynamo is not imported for this."""
-        utils = sys.modules.get("torch._dynamo.utils")
-        counters = getattr(utils, "counters", None) or {}
-        seen = sum(counters["stats"].values()) if "stats" in counters else 0
-        compiled = seen > self._compilations
-        self._compilations = seen
-        return compiled
 
     def _chores(self) -> None:
         """Do what is due on the writer's thread, between two frames."""

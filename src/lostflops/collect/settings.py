@@ -35,6 +35,8 @@ class Settings:
     """The Python that reduces traces on their host, if it has Lostflops' dependencies; empty: they are not reduced."""
     keep_raw: bool = False
     """Whether traces are kept in addition to their reduced form."""
+    began: int | None = None
+    """When the command of the job was started, as Unix time in ns; None if nobody told."""
 
     def check(self) -> Self:
         """Return the settings; raise UsageError if one of them is invalid."""
@@ -59,6 +61,7 @@ class Settings:
                 "overhead": self.overhead,
                 "reducer": self.reducer,
                 "keep_raw": self.keep_raw,
+                "began": self.began,
             }
         )
 
@@ -74,6 +77,7 @@ class Settings:
             overhead=found["overhead"],
             reducer=found["reducer"],
             keep_raw=found["keep_raw"],
+            began=found.get("began"),
         )
 
 

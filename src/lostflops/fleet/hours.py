@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from lostflops.account.job.life import LIFE, TRAINING
 from lostflops.account.ledger.lines import DEFINITIONS
-from lostflops.account.pace.life import LIFE, TRAINING
 from lostflops.core.errors import UsageError
 from lostflops.core.results import Field, Table
 

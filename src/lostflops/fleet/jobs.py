@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from lostflops.account.pace.life import TRAINING
+from lostflops.account.job.life import TRAINING
 from lostflops.core.results import Field, Table
 from lostflops.fleet.hours import NS_PER_HOUR
 from lostflops.fleet.regressions import JobHistory, JobStatus

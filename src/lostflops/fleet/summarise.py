@@ -16,12 +16,12 @@ from msgspec import structs
 
 from lostflops._version import __version__
 from lostflops.account.align.mesh import recognise
+from lostflops.account.job.life import TRAINING, UNKNOWN, life_of
 from lostflops.account.late.ranks import judge_ranks
 from lostflops.account.ledger.answers import total_of
 from lostflops.account.ledger.mfu import Claims, waterfall
 from lostflops.account.ledger.scope import scope
 from lostflops.account.ledger.windows import WindowKind
-from lostflops.account.pace.life import TRAINING, UNKNOWN, life_of
 from lostflops.account.pace.normal import normal_steps
 from lostflops.account.pace.timings import PACED, JobPace, choose_pace, paces, within
 from lostflops.core.errors import BrokenRun

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from lostflops.account.pace.life import LIFE
+from lostflops.account.job.life import LIFE
 
 
 class HostSummary(msgspec.Struct, frozen=True, kw_only=True):

@@ -526,7 +526,11 @@ TIMINGS = TableSchema(
         ),
         Column("skipped", "BOOLEAN", "Whether the update was skipped because gradients were not finite."),
         Column("compiled", "BOOLEAN", "Whether anything was compiled in it."),
-        Column("profiled", "BOOLEAN", "Whether a deep window was recorded, prepared or ended in it."),
+        Column(
+            "profiled",
+            "BOOLEAN",
+            "Whether a deep window was recorded, prepared or ended in it, or the collector described the job in it.",
+        ),
     ),
 )
 

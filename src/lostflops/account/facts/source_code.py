@@ -57,6 +57,16 @@ def is_engine(frame: str) -> bool:
     return _ENGINE.search(place_of(frame)) is not None
 
 
+def own_frame(stack: str) -> str:
+    """Return the innermost frame of the program in a stack; else the innermost of all; empty without a stack.
+
+    >>> own_frame("<module> train.py:40;step train.py:31;linear torch/nn/functional.py:9")
+    'step train.py:31'
+    """
+    frames = stack.split(";")
+    return next((frame for frame in reversed(frames) if code_of(frame) == PROGRAM), frames[-1])
+
+
 def function_of(frame: str) -> str:
     return frame.partition(" ")[0]
 

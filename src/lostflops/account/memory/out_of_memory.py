@@ -67,6 +67,13 @@ class RanOut:
         return self.asked is not None and self.capacity is not None and self.asked > self.capacity
 
     @property
+    def is_elsewhere(self) -> bool:
+        """Whether tensors held less than half of a process that ran out of the host's memory: freeing them all would
+        not have helped much."""
+        is_host = self.device in (None, "cpu")
+        return is_host and self.total is not None and 2 * sum(held for _, held in self.held) < self.total
+
+    @property
     def is_fragmented(self) -> bool:
         """Whether unused memory would have been enough, had it been in one piece."""
         return self.asked is not None and self.unused is not None and self.unused >= self.asked
@@ -143,7 +150,7 @@ def _there(one: RanOut) -> Iterator[str]:
     elif one.total is not None:
         of = f", the host has {format_bytes(one.capacity)}" if one.capacity else ""
         yield f"The process already used {format_bytes(one.total)}, {format_bytes(tensors)} of it tensors{of}."
-    if one.held:
+    if one.held and not one.is_elsewhere:
         name, held = one.held[0]
         share = format_share(held / tensors)
         yield f"Most of it: {_NAMES.get(name, name)}, {format_bytes(held)} ({share}){_most(one, name)}."
@@ -165,6 +172,9 @@ def _help(one: RanOut) -> str:
             f"check the shapes{at}, because the device has only {format_bytes(one.capacity)}; often the cause is an "
             "unintended broadcast, or a wrong length"
         )
+    if one.is_elsewhere:
+        what = f"what {one.line} allocates" if one.line else "what the program holds besides tensors"
+        return f"look at {what}, because tensors were not what filled the memory"
     largest = _HELP.get(one.held[0][0], _HELP["others"]) if one.held else _HELP["others"]
     if one.is_fragmented:
         assert one.unused is not None

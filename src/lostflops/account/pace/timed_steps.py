@@ -67,7 +67,7 @@ class TimedSteps:
             )
         return replace(
             result,
-            verdict=f"{answers.went(self.pace)} {late.verdict}",
+            verdict=f"{answers.went(self.pace)} {self._describe_late(late)}".strip(),
             blocks=(phases, recorded, *self._several(attempts), *_if_any(late.table)),
             notes=self._notes(late),
             more=(*result.blocks, *result.more, *self._single(attempts)),
@@ -99,6 +99,10 @@ class TimedSteps:
             notes=self._notes(late),
             more=(*result.blocks, *result.more, *(() if table.rows else (table,))),
         )
+
+    def _describe_late(self, late: LateAnswer) -> str:
+        """Return what is said of late ranks; of a rank alone nothing."""
+        return late.verdict if self.run.world_size > 1 else ""
 
     def _notes(self, late: LateAnswer) -> tuple[str, ...]:
         return (NO_LEDGER, *answers.notes(self.run, self.paces, self.pace), *late.notes)

@@ -42,6 +42,10 @@ def report(
         ReportBy | None,
         typer.Option("--by", help="Also show the ledger by this. JSON has all of them.", show_default=False),
     ] = None,
+    job: Annotated[
+        bool,
+        typer.Option("--job", help="Show the whole job, from the start of its command to its end, by rank."),
+    ] = False,
     full: Annotated[
         bool,
         typer.Option("--full", help="Show everything: phases, utilization, overlap, throughput, memory, data quality."),
@@ -77,7 +81,7 @@ def report(
         "samples_per_step": samples_per_step,
     }
     if html:
-        if window or rank or step or by or not findings or full or as_markdown:
+        if window or rank or step or by or job or not findings or full or as_markdown:
             raise UsageError("a page shows the whole run: --html cannot be combined with a part of it or another form")
         with open_run(run) as opened, bar_of("questions") as progress:
             written = opened.page(html, **claims, progress=progress)
@@ -89,6 +93,7 @@ def report(
             rank=rank or (),
             step=step or (),
             by=by or "",
+            job=job,
             **claims,
             findings=findings,
             progress=progress,

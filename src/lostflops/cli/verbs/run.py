@@ -7,6 +7,7 @@ import signal
 import socket
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -119,6 +120,7 @@ def run(
     from lostflops.cli.memory_watch import watch_memory
     from lostflops.cli.self_watch import WatchProcess, check_webhook
     from lostflops.collect.command import recorded_environment, run_command
+    from lostflops.collect.endings import tell_of_command
     from lostflops.collect.settings import Settings
 
     folder = folder_for(out or free(Path(_DEFAULT)), "a job is recorded").resolve()
@@ -132,6 +134,7 @@ def run(
         overhead=_share(overhead),
         reducer=sys.executable,
         keep_raw=keep_raw,
+        began=time.time_ns(),
     )
     wanted.check()
     if webhook:
@@ -147,6 +150,7 @@ def run(
     recorded_to = _open_folder(wanted.folder) if is_recorded else None
     try:
         status = run_command(words, environment, lambda: _meanwhile(gatherer, early, watcher))
+        stop = time.time_ns()
     except FileNotFoundError:
         tell(f"command not found: {words[0]!r}. Give the command to run after --.")
         sys.exit(127)
@@ -161,13 +165,28 @@ def run(
         later = add_command(places)
 
         def last() -> None:
+            if not is_gone:
+                tell_of_command(wanted.folder, _describe_command(wanted.began, stop, status))
             with watch_memory(lambda error: _end_by_force(status, _no_summary(error, later))):
-                _conclude(places, gatherer, as_json, is_gone=is_gone)
+                _conclude(places, gatherer, as_json, is_gone=is_gone, status=status)
 
         _fail_open(last, later)
         if fleet and (folder / "run.json").is_file():
             _fail_open(partial(_add_to_fleet, fleet, folder, status))
     _leave_as(status)
+
+
+def _describe_command(start: int | None, stop: int, status: int) -> dict[str, int | None]:
+    """Return when a command began and ended, and how, from its wait status."""
+    is_signal = os.WIFSIGNALED(status)
+    code = None if is_signal else os.waitstatus_to_exitcode(status)
+    return {"start": start, "stop": stop, "exit_code": code, "signal": os.WTERMSIG(status) if is_signal else None}
+
+
+def _describe_status(status: int) -> str:
+    if os.WIFSIGNALED(status):
+        return f"was ended by {signal.Signals(os.WTERMSIG(status)).name}"
+    return f"ended with exit code {os.waitstatus_to_exitcode(status)}"
 
 
 def _add_to_fleet(fleet: str, run: Path, status: int) -> None:
@@ -224,7 +243,7 @@ def _is_still(folder: Path, opened: int | None) -> bool:
         return False
 
 
-def _conclude(places: LatePlaces, gatherer: "Gatherer | None", as_json: bool, *, is_gone: bool) -> None:
+def _conclude(places: LatePlaces, gatherer: "Gatherer | None", as_json: bool, *, is_gone: bool, status: int) -> None:
     """Read and report the recording; `is_gone` if the folder that ranks wrote to is not there any more."""
     is_empty = not any(places.local.rglob(f"*{SUFFIX}")) and not (gatherer is not None and gatherer.has_carried)
     if is_empty and is_gone:
@@ -232,9 +251,11 @@ def _conclude(places: LatePlaces, gatherer: "Gatherer | None", as_json: bool, *,
         _remove_empty(places.run)
         return
     if is_empty:
+        why = "no process of the command trained with PyTorch (no backward pass or optimizer step)"
         tell(
-            "nothing was recorded: no process of the command trained with PyTorch (no backward pass or optimizer step)."
-            f" To find out why: {command('doctor')}"
+            f"nothing was recorded: {why}. To find out why: {command('doctor')}"
+            if status == 0
+            else f"the command {_describe_status(status)} before it trained, so nothing was recorded: {why}."
         )
         if gatherer is not None:
             shutil.rmtree(places.local, ignore_errors=True)
@@ -248,6 +269,7 @@ def _conclude(places: LatePlaces, gatherer: "Gatherer | None", as_json: bool, *,
 def _report(folder: Path, as_json: bool) -> None:
     """Show the card of the run; JSON is that of `lostflops report`."""
     from lostflops.account.flight.standing import stalled_lines
+    from lostflops.account.job.life import TRAINING
     from lostflops.account.memory.out_of_memory import out_of_memory
     from lostflops.cli.scope import open_run
     from lostflops.explain.advise.own_traces import own_traces
@@ -266,7 +288,9 @@ def _report(folder: Path, as_json: bool) -> None:
         show(answer, True, sys.stderr)
         return
     short = card(answer)
-    following = command("diagnose" if short.blocks else "report", folder)
+    job = answer.to_json().get("job") or {}
+    is_training = job.get("largest", TRAINING) == TRAINING
+    following = command("diagnose" if short.blocks else "report", folder, *(() if is_training else ("--job",)))
     short = replace(short, next_command=following, other_command=command("open", folder), run=name_run(folder))
     show(short, False, sys.stderr)
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from lostflops.account.job.headline import describe_job
 from lostflops.account.ledger.few_steps import describe_chosen_steps
 from lostflops.account.ledger.windows import inferred_steps
-from lostflops.account.pace.headline import describe_job
 from lostflops.core.errors import UnknownCost, UsageError
 from lostflops.core.estimate import Strength
 from lostflops.core.results import Finding, Result

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from msgspec import structs
 
-from lostflops.account.pace.headline import describe_recording
+from lostflops.account.job.headline import describe_recording
 from lostflops.core.results import Field, Figure, Finding, Findings, Result, Table
 from lostflops.core.units import format_percent, pluralise
 from lostflops.predict.whatif import predictions

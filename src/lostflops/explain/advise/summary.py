@@ -6,8 +6,8 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from lostflops.account.job.headline import describe_recording
 from lostflops.account.ledger.few_steps import is_large
-from lostflops.account.pace.headline import describe_recording
 from lostflops.core.results import Figure, Finding, Findings, Lines, Pair, Pairs, Result
 from lostflops.core.units import format_percent, pluralise
 from lostflops.explain.advise.diagnosis import SMALL, Diagnosis, says, stored_diagnosis, verdict

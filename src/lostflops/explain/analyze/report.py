@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from lostflops.account.align.answers import clock_notes, clock_of
 from lostflops.account.align.mesh import recognise
+from lostflops.account.job.answers import first_sentence, report_job
+from lostflops.account.job.headline import describe_job
 from lostflops.account.late.timed import judge_timed_steps
 from lostflops.account.ledger.answers import total_of
 from lostflops.account.ledger.bound import WORDS, Bound
@@ -23,10 +26,10 @@ from lostflops.account.ledger.scope import Scope, scope
 from lostflops.account.ledger.total import RunLedger
 from lostflops.account.ledger.windows import WindowKind, inferred_steps
 from lostflops.account.memory.summary import summary
-from lostflops.account.pace.headline import describe_job
 from lostflops.account.pace.normal import UNLIKE, normal_steps
 from lostflops.account.pace.timed_steps import TimedSteps
-from lostflops.core.results import Field, Line, Lines, Pair, Pairs, Result, Table, Value
+from lostflops.core.errors import UsageError
+from lostflops.core.results import Field, Line, Lines, Pair, Pairs, Result, Section, Table, Value
 from lostflops.core.units import format_ns, format_percent, format_share, pluralise
 
 if TYPE_CHECKING:
@@ -40,6 +43,7 @@ UNEVEN: Final = 1.1
 NO_MODULES: Final = "No modules were recorded. lostflops run records them by default."
 _ONE_RANK: Final = "Only one rank was recorded: comm.transfer includes its waits for other ranks."
 NO_JOB_PHASES: Final = 'No phases of the job were marked: use torch.profiler.record_function("phase:NAME").'
+NO_JOB: Final = "only the collector records a whole job; this run has traces alone. Start the job with lostflops run."
 _FOLDED: Final = ("utilization", "overlap", "throughput", "memory", "quality", "recorded")
 """Blocks that a terminal shows with --full."""
 SMALL: Final = 0.02
@@ -78,6 +82,7 @@ def report(
     shown = breakdowns.pop(by or ("job-phase" if has_phases else "phase"))
     served = read_iterations(run, asked.ranks, asked.steps)
     told, held = TimedSteps.of(run, ranks), summary(run, asked.ranks)
+    whole_job = report_job(run) or ()
     result = Result(
         name="report",
         version=3,
@@ -113,6 +118,7 @@ def report(
             _ranks(total),
             where(total.samples, total.sampled_ns),
             clock,
+            *whole_job,
         ),
         folded=(
             *([] if by or has_phases else [shown.name]),
@@ -122,7 +128,23 @@ def report(
     )
     if told is None:
         return result
-    return told.report(result, None if total.total_ns else judge_timed_steps(run, recognise(run), told.pace).answer())
+    if total.total_ns:
+        return told.report(result)
+    made = told.report(result, judge_timed_steps(run, recognise(run), told.pace).answer())
+    return replace(made, verdict=f"{first_sentence(run)} {made.verdict}".strip())
+
+
+def show_job(answer: Result) -> Result:
+    """Show the job's own ledger in place of that of its profiled steps."""
+    blocks = tuple(block for block in answer.more if isinstance(block, (Section, Table)) and _is_of_job(block))
+    if not blocks:
+        raise UsageError(NO_JOB)
+    return replace(answer, blocks=blocks, more=(*answer.blocks, *(one for one in answer.more if one not in blocks)))
+
+
+def _is_of_job(block: Section | Table) -> bool:
+    """Return whether a block is about the whole job, and has something to show."""
+    return block.name in ("job", "life_by_rank", "compilations") and (isinstance(block, Section) or bool(block.rows))
 
 
 def _subject(run: Run, asked: Scope, total: RunLedger) -> str:

@@ -100,7 +100,7 @@ _WORDS: Final = {
     "normal step, median": "half of the normal steps take less time",
     "normal step, 95%": "19 of 20 normal steps take less time",
     "profiled steps": "steps in which every op and kernel was recorded: those that the ledger is of",
-    "steps while the profiler started or wrote": "timed steps beside the profiled ones, of which no trace is kept",
+    "steps while Lostflops prepared or wrote": "timed steps beside the profiled ones, of which no trace is kept",
     "launch gaps": "time in which the device waits for the next kernel launch",
     "gaps": "time in which the device waits for the next kernel launch",
     # Data.

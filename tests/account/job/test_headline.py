@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from lostflops.account.job import headline
+from lostflops.account.job.headline import describe_job
 from lostflops.account.ledger.lines import LINES
-from lostflops.account.pace import headline
 from lostflops.account.pace.answers import report_recording
-from lostflops.account.pace.headline import describe_job
 from lostflops.account.pace.normal import NormalSteps, normal_steps
 from lostflops.account.pace.timings import paces
 from lostflops.explain.analyze.report import _ledger

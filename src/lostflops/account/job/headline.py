@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from lostflops.account.job.answers import first_sentence
 from lostflops.account.pace.last_change import find_last_change
 from lostflops.account.pace.normal import UNLIKE, normal_steps
 from lostflops.account.pace.timings import PACED, choose_pace, paces, within
@@ -20,7 +21,8 @@ _PROFILED: Final = f"""
 
 
 def describe_job(run: Run, total: RunLedger) -> str:
-    """Return ranks, hosts, device, backend and step time, such as "8 ranks on 2 hosts (CPU, gloo), 126 ms per step."
+    """Return how the job ended, what took its time if that was not training, then ranks, hosts, device, backend and
+    step time, such as "8 ranks on 2 hosts (CPU, gloo), 126 ms per step."
 
     The step time is that of a normal step, as predictions use it; without timings it is the mean of the ledger's steps.
     """
@@ -34,7 +36,8 @@ def describe_job(run: Run, total: RunLedger) -> str:
     is_cpu = not any("nccl" in backend for backend in known) and not _has_device_events(run)
     kinds = ", ".join([*([name for name in devices if name][:2] or (["CPU"] if is_cpu else [])), *known])
     step = _step_time(run, total)
-    return f"{seen}{place}" + (f" ({kinds})" if kinds else "") + (f", {format_ns(step)} per step." if step else ".")
+    who = f"{seen}{place}" + (f" ({kinds})" if kinds else "") + (f", {format_ns(step)} per step." if step else ".")
+    return " ".join(filter(None, (first_sentence(run), who)))
 
 
 def _step_time(run: Run, total: RunLedger) -> int | None:
