@@ -106,6 +106,26 @@ def assert_closed(report: dict[str, Any], wall: int) -> None:
     assert 0.3 * wall < whole < wall
 
 
+@slow
+def test_two_models_in_turn_are_two_kinds_of_steps(tmp_path: Path) -> None:
+    """The large one takes nearly all the time. Nothing is wrong with either."""
+    done, _ = lostflops_run(tmp_path, script("two_models"))
+    said = first_words(done)
+    assert re.match(r"1 rank on 1 host \(CPU\), [\d.]+ m?s per step\. Steps are of 2 kinds: 60 with SGD of 4", said), (
+        said
+    )
+    report = report_of(tmp_path)
+    assert not [one for one in report["findings"] if one["cause"] in ("warmup", "periodic", "stalls")]
+    assert "far slower" not in said
+
+
+@slow
+def test_two_optimizers_in_turn_are_no_fault(tmp_path: Path) -> None:
+    done, _ = lostflops_run(tmp_path, script("two_optimizers"))
+    assert re.match(r"1 rank on 1 host \(CPU\), [\d.]+ m?s per step\.", first_words(done)), done.stderr
+    assert not [one for one in report_of(tmp_path)["findings"] if one["level"] == "found"]
+
+
 def test_a_job_that_fails_before_it_trains_says_so(tmp_path: Path) -> None:
     done, _ = lostflops_run(tmp_path, script("crash_before"))
     assert done.returncode == 1

@@ -39,9 +39,10 @@ FLIGHT_PREFIX: Final = "flight_rank_"
 ANOMALIES: Final = "anomalies"
 """Folder of a run, beside that of its capture, with what a job that watched itself noticed."""
 VERSION: Final = 1
-BEGAN, ENDED, FAILED, COMMAND, COMPILATION = "began", "ended", "failed", "command", "compilation"
+BEGAN, ENDED, FAILED, COMMAND = "began", "ended", "failed", "command"
+COMPILATION, OPTIMIZER = "compilation", "optimizer"
 """Keys of facts: when a process began, how it ended, the same as its launcher saw it, when its command began and ended,
-and what torch.compile compiled."""
+what torch.compile compiled, and the optimizers that kinds of steps are made of."""
 
 _MAGIC: Final = b"\x89LFC"
 _HEADER: Final = struct.Struct("<4sIII")

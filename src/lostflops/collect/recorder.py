@@ -29,6 +29,7 @@ from lostflops.collect.endings import describe_error, process_start, tell_of_fai
 from lostflops.collect.graph_captures import GraphCaptures
 from lostflops.collect.marks import Marks
 from lostflops.collect.settings import Settings
+from lostflops.collect.step_kinds import StepKinds
 from lostflops.collect.steps import BACKWARD, PHASES, ClockedStep, StepClock
 from lostflops.collect.writer import Writer
 
@@ -49,7 +50,7 @@ class Recorder:
         self.captures = GraphCaptures()
         self.writer: Writer | None = None
         self.windows: Any = None
-        self.marks = Marks()
+        self.marks, self._kinds = Marks(), StepKinds(self.put)
         self.holdings: Any = None
         """Tracks what is using the memory, while a window that records it is open."""
         self._last_batch: list[weakref.ref[Any]] = []
@@ -118,6 +119,7 @@ class Recorder:
         try:
             if optimizer not in self._optimizers:
                 self._optimizers.add(optimizer)
+                self._kinds.add(optimizer)
                 if self.forward_calls is not None:
                     self.forward_calls.is_due = True
             self._hidden = None
@@ -470,6 +472,7 @@ class Recorder:
             "gc_count": collections,
             **self._usage.take(),
             **self.interludes.take(),
+            "kind_of_step": self._kinds.kind_of(step.optimizers),
             "skipped": step.skipped,
             "compiled": compiled,
             "profiled": self._is_disturbed,

@@ -38,6 +38,8 @@ class ClockedStep:
     batches: int = 0
     comm_hook: int | None = None
     """Time inside communication hooks of DDP; None if none ran."""
+    optimizers: tuple[int, ...] = ()
+    """Identities of those that stepped in it, outside of a backward pass."""
     is_evaluated: bool = False
     """Whether it had a forward pass without gradients, which no backward pass follows."""
 
@@ -150,9 +152,9 @@ class StepClock:
             self.updated_elsewhere()
             return
         self.step.skipped = self.step.skipped or skipped
+        self._stepped.append(optimizer)
         if self.is_explicit:
             return
-        self._stepped.append(optimizer)
         if optimizer == self._closing:
             self.end(now)
         else:
@@ -185,7 +187,7 @@ class StepClock:
         self._finish(ended, ended.stop, following)
 
     def _finish(self, ended: ClockedStep, now: int, following: ClockedStep) -> None:
-        ended.stop = now
+        ended.stop, ended.optimizers = now, tuple(self._stepped)
         self.step = following
         self._stepped.clear()
         self._tentative = None

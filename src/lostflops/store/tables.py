@@ -524,6 +524,12 @@ TIMINGS = TableSchema(
             "Inside communication hooks of DDP (`register_comm_hook`) on the host, on any thread; null if none ran.",
             "ns",
         ),
+        Column(
+            "kind_of_step",
+            "VARCHAR",
+            "Which optimizers stepped in it, by number: `0`, `1` or `0+1`. Steps of different kinds are not compared; "
+            "null if unknown.",
+        ),
         Column("skipped", "BOOLEAN", "Whether the update was skipped because gradients were not finite."),
         Column("compiled", "BOOLEAN", "Whether anything was compiled in it."),
         Column(

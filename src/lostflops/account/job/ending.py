@@ -131,7 +131,9 @@ def _describe_others(others: Sequence[RankEnd], first: RankEnd) -> Sequence[str]
         who = f"rank {ranks[0].rank}" if len(ranks) == 1 else pluralise(len(ranks), "other rank")
         verb = how if len(ranks) == 1 else how.replace("was ", "were ", 1)
         later = min(one.time for one in ranks) - first.time
-        told.append(f"{who} {verb}" + (f" {format_ns(later)} later" if ranks[0].error and first.error and later > 0 else ""))
+        told.append(
+            f"{who} {verb}" + (f" {format_ns(later)} later" if ranks[0].error and first.error and later > 0 else "")
+        )
     return ["Then " + ", ".join(told) + "."] if told else []
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from lostflops.account.job.answers import first_sentence
+from lostflops.account.pace.kinds import describe_kinds
 from lostflops.account.pace.last_change import find_last_change
 from lostflops.account.pace.normal import UNLIKE, normal_steps
 from lostflops.account.pace.timings import PACED, choose_pace, paces, within
@@ -37,7 +38,7 @@ def describe_job(run: Run, total: RunLedger) -> str:
     kinds = ", ".join([*([name for name in devices if name][:2] or (["CPU"] if is_cpu else [])), *known])
     step = _step_time(run, total)
     who = f"{seen}{place}" + (f" ({kinds})" if kinds else "") + (f", {format_ns(step)} per step." if step else ".")
-    return " ".join(filter(None, (first_sentence(run), who)))
+    return " ".join(filter(None, (first_sentence(run), who, describe_kinds(run))))
 
 
 def _step_time(run: Run, total: RunLedger) -> int | None:

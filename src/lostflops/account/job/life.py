@@ -50,13 +50,18 @@ STALLED: Final = 2.0
 
 _STEPS: Final = f"""
     with {PACED},
+    other_kinds as (
+        select attempt, kind, median(ns)::bigint as usual_of_kind
+        from paced where not (is_main or is_first or compiled or profiled) group by attempt, kind
+    ),
     split as (
         select rank, own.attempt as attempt, own.ns as ns,
                least(greatest(coalesce(saving, 0), 0), own.ns) as saved,
                least(greatest(coalesce(evaluating, 0), 0), own.ns - saved) as evaluated,
-               own.ns - saved - evaluated as rest, $normal as normal, least(rest, normal) as usual,
+               own.ns - saved - evaluated as rest,
+               coalesce(if(is_main, null, usual_of_kind), $normal) as normal, least(rest, normal) as usual,
                paced.is_first or paced.is_early as starts, paced.compiled as compiles, paced.profiled as profiled
-        from own join paced using (attempt, step)
+        from own join paced using (attempt, step) left join other_kinds using (attempt, kind)
     ),
     named as (
         select *, case when compiles then 'compiling' when starts then 'starting' when profiled then 'profiling'

@@ -28,6 +28,8 @@ _TRACED: Final = """
     with begun as (select rank, min(start) as start from steps group by rank)
     select max(attempt) from attempts join begun using (rank)
     where begun.start between attempts.start and attempts.stop"""
+_TRACED_KINDS: Final = """
+    select distinct kind_of_step from timings where kind_of_step is not null and step in (select step from steps)"""
 _NORMAL: Final = f"""
     with {PACED}
     select ns from paced where settled order by step"""
@@ -54,7 +56,10 @@ class NormalSteps:
 
 
 def normal_steps(run: Run) -> NormalSteps | None:
-    """Return the normal steps of the attempt that the deep window is of; None if fewer than `FEWEST` were timed."""
+    """Return the normal steps of the attempt that the deep window is of; None if fewer than `FEWEST` were timed, or if
+    the window has steps of several kinds: it shows no single step."""
+    if len(run.rows(_TRACED_KINDS)) > 1:
+        return None
     attempt = traced_attempt(run)
     if attempt is None:
         pace = choose_pace(paces(run))

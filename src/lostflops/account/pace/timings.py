@@ -1,9 +1,10 @@
 """The pace of a job, by the timings of all its steps.
 
-The time of a step is the median of its ranks. A step is normal, or settled, if it is not the first of its attempt, and
-on no rank anything was compiled or profiled in it or its update skipped (by a GradScaler: such a step is shorter), and
-if it is not before the first step with a timed forward pass. Figures are of settled steps, and of the newest attempt
-that has any. Shares of phases are of those settled steps whose phases were
+The time of a step is the median of its ranks. Steps are of a kind by the optimizers that step in them, and only those
+of one kind are normal: of the kinds that a trace shows, the one that takes most time. A step is normal, or settled, if
+it is not the first of its kind, and on no rank anything was compiled or profiled in it or its update skipped (by a
+GradScaler: such a step is shorter), and if it is not before the first step with a timed forward pass. Figures are of
+settled steps, and of the newest attempt that has any. Shares of phases are of those settled steps whose phases were
 timed: a collector that costs too much stops timing them. Phases are those of the training thread: on an accelerator
 they show where the host was, not where the device was.
 """
@@ -38,18 +39,25 @@ PACED: Final = f"""
                if(count(samples) = count(*), sum(samples), null) as samples,
                if(count(tokens) = count(*), sum(tokens), null) as tokens,
                coalesce(bool_or(compiled), false) as compiled, coalesce(bool_or(profiled), false) as profiled,
-               coalesce(bool_or(skipped), false) as skipped
+               coalesce(bool_or(skipped), false) as skipped, coalesce(any_value(kind_of_step), '') as kind,
+               step in (select step from steps) as traced
         from own group by attempt, step
     ),
+    kinds as (
+        select attempt, arg_max(kind, (traced, taken)) as main
+        from (select attempt, kind, bool_or(traced) as traced, sum(ns) as taken from grouped group by attempt, kind)
+        group by attempt
+    ),
     marked as (
-        select *, step = min(step) over (partition by attempt) as is_first,
+        select *, step = min(step) over (partition by attempt, kind) as is_first,
                ranks = max(ranks) over (partition by attempt) as is_whole,
                step < min(step) filter (forward is not null) over (partition by attempt) as is_early,
-               forward is not null or max(forward) over (partition by attempt) is null as is_phased
-        from grouped
+               forward is not null or max(forward) over (partition by attempt) is null as is_phased,
+               kind = main as is_main
+        from grouped join kinds using (attempt)
     ),
     paced as (
-        select *, coalesce(not (is_first or compiled or skipped or is_early), true) as is_regular,
+        select *, coalesce(not (is_first or compiled or skipped or is_early), true) and is_main as is_regular,
                is_regular and not profiled as settled, settled and is_phased as is_told,
                bool_or(is_told) over (partition by attempt) as any_told
         from marked

@@ -41,7 +41,18 @@ _ON_DEVICE: Final = {name: f"device_{name}" for name in ("time", "data", "forwar
 _PHASES: Final = ("data", "forward", "backward", "optimizer", "outside")
 _FLAGS: Final = ("skipped", "compiled", "profiled")
 _USED: Final = ("cpu", "queued", "system", "faults", "preempted", "saving", "evaluating", "comm_hook")
-_MORE: Final = ("microbatches", "samples", "tokens", "peak_memory", "own", "gc", "gc_count", *_USED, *_FLAGS)
+_MORE: Final = (
+    "microbatches",
+    "samples",
+    "tokens",
+    "peak_memory",
+    "own",
+    "gc",
+    "gc_count",
+    "kind_of_step",
+    *_USED,
+    *_FLAGS,
+)
 _OF_HOLDING: Final = ("device_type", "device_index", "address", "bytes", "owner", "name", "line")
 _SAID_ONCE: Final = ("torch", "python", "lostflops", "script", "device")
 

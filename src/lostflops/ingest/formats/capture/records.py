@@ -68,6 +68,7 @@ class StepRecord(msgspec.Struct):
     preempted: Count | None = None
     saving: Time | None = None
     evaluating: Time | None = None
+    kind_of_step: Annotated[str, Meta(max_length=100)] | None = None
     skipped: bool = False
     compiled: bool = False
     profiled: bool = False
