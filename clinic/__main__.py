@@ -7,6 +7,7 @@ python -m clinic --held-out 6                          # the sixth: jobs of many
 python -m clinic --only slow_device,tiny_buckets
 python -m clinic --keep runs                           # runs stay in runs/PATIENT/sick and runs/PATIENT/cured
 python -m clinic --runs runs --json                    # diagnose those again, run nothing
+python -m clinic --runs runs --located                 # whether their faults are located without any rule (sixth set)
 nice python -m clinic --library runs --limit 300       # record so many jobs at different loads; goes on where it ended
 python -m clinic --library runs --score                # diagnose the library again, print how reliable diagnoses are
 python -m clinic --library runs --calibrate            # the same, and write outcomes.csv and calibration.json
@@ -26,6 +27,7 @@ from pathlib import Path
 
 from clinic.calibrate import calibrate, written
 from clinic.library import make_library, score_library
+from clinic.located import located_text
 from clinic.outcomes import OUTCOMES, read_rows, write_rows
 from clinic.registry import HELD_OUT_SETS, chosen
 from clinic.reliability import reliability
@@ -53,6 +55,7 @@ def arguments() -> argparse.Namespace:
     place.add_argument("--library", type=Path, metavar="DIR", help="record all sets at several loads, or go on with it")
     scores = parser.add_mutually_exclusive_group()
     scores.add_argument("--score", action="store_true", help="diagnose the library, and print how reliable that is")
+    scores.add_argument("--located", action="store_true", help="whether runs of the sixth set show where faults are")
     scores.add_argument("--calibrate", action="store_true", help="write calibration.json")
     parser.add_argument("--limit", type=int, metavar="N", help="most entries to add to the library")
     parser.add_argument("--json", action="store_true", help="outcomes as JSON, for clinic/render.py")
@@ -86,6 +89,9 @@ def main() -> int:
     asked = arguments()
     if asked.score or asked.calibrate:
         return score(asked.library, is_kept=asked.calibrate)
+    if asked.located and asked.runs:
+        print(located_text(asked.runs))
+        return 0
     if asked.library:
         make_library(asked.library, tuple(filter(None, asked.only.split(","))), asked.limit)
         return 0

@@ -37,6 +37,7 @@ from lostflops.explain.advise.diagnosis import (
     stored_diagnosis,
 )
 from lostflops.explain.advise.findings import Priced, describe_job_hours, finding, price_claim
+from lostflops.explain.advise.located import locate, without_named
 from lostflops.explain.advise.rules import RULES
 from lostflops.store.derived import add_tables, data_digest
 from lostflops.store.tables import DIAGNOSIS, FINDINGS
@@ -98,6 +99,7 @@ def diagnosis(case: Case, *, usd_per_hour: float | None = None, rules: Sequence[
         lines=dict(case.total.lines),
         excess=found.excess,
         notes=(*_case_notes(case), *describe_job_hours(case.run)),
+        located=without_named(locate(case.total), [one for one, _ in found.items]),
     )
 
 

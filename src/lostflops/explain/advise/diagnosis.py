@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 FOUND: Final = "found"
 SUSPECTED: Final = "suspected"
+LOCATED: Final = "located"
 NOTHING: Final = "nothing"
 SMALL: Final = "too small"
 NOT_CHECKED: Final = "not checked"
@@ -47,6 +48,25 @@ class Checked:
     """Flags of `lostflops run` that record the missing data."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocatedLoss:
+    """A loss whose cause is not known, and the line of the program that it is at."""
+
+    place: str
+    function: str
+    does: str
+    """What the function does there: a pass of the step, or its own code."""
+    ns: int
+    share: float
+    lines: dict[str, int]
+    """Its time by line of the ledger, in ns over all ranks."""
+    named: tuple[str, ...]
+    """Frames to look at, as `step train.py:12`."""
+    calls: tuple[str, ...]
+    """Functions of libraries that it calls."""
+    what: str
+
+
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
     """Findings: certain ones first, then by what their fix saves. Plain values, so that a run can store them."""
@@ -65,6 +85,8 @@ class Diagnosis:
     """Compute time that findings claim, in ns."""
     notes: tuple[str, ...]
     """What was analysed, if that is not the whole run."""
+    located: tuple[LocatedLoss, ...] = ()
+    """Losses that no finding explains, the largest first."""
 
     @property
     def found(self) -> tuple[Finding, ...]:
@@ -104,14 +126,30 @@ def as_result(run: Run, found: Diagnosis, most: int | None = None, *, keep: bool
         version=3,
         title="Diagnosis",
         verdict=" ".join(filter(None, (found.job, in_short(found), describe_recording(run)))),
-        blocks=(Findings("findings", "Findings", found.findings, most),),
+        blocks=(
+            Findings("findings", "Findings", found.findings, most),
+            *([located] if (located := tabulate_located(found)).rows else []),
+        ),
         notes=(*_notes(found), *(store_predictions(run, found.whatifs[:most]) if keep else ())),
         more=(
+            *([] if located.rows else [located]),
             _build_checked_table(found.checked),
             Figure("lost_ns", lost_ns(found)),
             Figure("wall_ns", found.wall),
         ),
     )
+
+
+def tabulate_located(found: Diagnosis) -> Table:
+    fields = (
+        Field("what", label="where"),
+        Field("share", "share"),
+        *(Field(name, shown=False) for name in ("place", "function", "does", "level")),
+        Field("ns", "ns", shown=False),
+    )
+    rows = tuple((one.what, one.share, one.place, one.function, one.does, LOCATED, one.ns) for one in found.located)
+    more = tuple({"lines": one.lines, "named": list(one.named), "calls": list(one.calls)} for one in found.located)
+    return Table("located", "Located: where time goes whose cause is not known", fields, rows, more=more)
 
 
 def store_predictions(run: Run, whatifs: Sequence[StoredPrediction | None]) -> Iterator[str]:
@@ -179,7 +217,9 @@ def _describe_largest_loss(found: Diagnosis) -> str:
     share = lost.get(line, 0) / found.wall
     if share < _LARGEST_LEFT:
         return f"Compute takes {format_percent(found.lines['compute'] / found.wall)} of the time."
-    return f"The largest loss without a cause is {line}: {format_percent(share)} of the time of all ranks."
+    said = f"The largest loss without a cause is {line}: {format_percent(share)} of the time of all ranks."
+    where = max(found.located, key=lambda one: one.lines.get(line, 0), default=None)
+    return f"{said} {where.what}" if where is not None and where.lines.get(line) else said
 
 
 def _notes(found: Diagnosis) -> Iterator[str]:

@@ -8,9 +8,17 @@ from typing import TYPE_CHECKING, Final
 
 from lostflops.account.job.headline import describe_recording
 from lostflops.account.ledger.few_steps import is_large
-from lostflops.core.results import Figure, Finding, Findings, Lines, Pair, Pairs, Result
+from lostflops.core.results import Figure, Finding, Findings, Lines, Pair, Pairs, Result, Table
 from lostflops.core.units import format_percent, pluralise
-from lostflops.explain.advise.diagnosis import SMALL, Diagnosis, says, stored_diagnosis, verdict
+from lostflops.explain.advise.diagnosis import (
+    LOCATED,
+    SMALL,
+    Diagnosis,
+    says,
+    stored_diagnosis,
+    tabulate_located,
+    verdict,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -88,8 +96,11 @@ def ranking_with_findings(answer: Result, run: Run) -> Result:
 def card(report: Result) -> Result:
     """Return a report in a few lines: the verdict, the first findings with what each saves, and what was recorded."""
     found = next((block for block in report.blocks if isinstance(block, Findings)), None)
-    first = found.items[:FIRST] if found is not None else ()
-    advice = tuple(Pair(str(number), _headline(one)) for number, one in enumerate(first, 1))
+    told = [_headline(one) for one in found.items[:FIRST]] if found is not None else []
+    tables = [one for one in (*report.blocks, *report.more) if isinstance(one, Table) and one.name == LOCATED]
+    located = [row["what"] for table in tables for row in table.to_json()]
+    told += [f"Located: {what}" for what in located[: FIRST - len(told)]]
+    advice = tuple(Pair(str(number), text) for number, text in enumerate(told, 1))
     blocks = (Pairs("advice", "", advice),) if advice else ()
     return replace(report, blocks=blocks, notes=())
 
@@ -144,5 +155,5 @@ def _with_findings(answer: Result, run: Run, sentence: Callable[[Diagnosis], str
         answer,
         verdict=sentence(found),
         blocks=(block, *answer.blocks) if is_shown else answer.blocks,
-        more=answer.more if is_shown else (*answer.more, block),
+        more=(*answer.more, *(() if is_shown else (block,)), tabulate_located(found)),
     )

@@ -31,6 +31,7 @@ _PHASES: Final = (
     re.compile(r"(?:^|[ /])torch/optim/"),
 )
 """Frames of the forward pass, the backward pass and the optimizer."""
+FORWARD, BACKWARD, OPTIMIZER = range(3)
 
 Stack = tuple[str, ...]
 """Frames such as `step train.py:12`, the outermost first."""
@@ -88,12 +89,17 @@ def enclosing_frames(stacks: Iterable[str]) -> frozenset[str]:
     for stack in stacks:
         above: list[str] = []
         for frame in stack.split(";"):
-            if (phase := next((n for n, of in enumerate(_PHASES) if of.search(frame)), None)) is not None:
+            if (phase := phase_at(frame)) is not None:
                 for outer in above:
                     phases.setdefault(outer, set()).add(phase)
                 break
             above.append(frame)
     return frozenset(frame for frame, seen in phases.items() if len(seen) > 1)
+
+
+def phase_at(frame: str) -> int | None:
+    """Return the phase of a step that begins with a frame: `FORWARD`, `BACKWARD` or `OPTIMIZER`; None if none does."""
+    return next((phase for phase, of in enumerate(_PHASES) if of.search(frame)), None)
 
 
 def inside_step(frames: Stack, enclosing: Collection[str]) -> Stack:

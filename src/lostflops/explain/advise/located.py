@@ -1,0 +1,210 @@
+"""Losses without a known cause, located in the program: which of its lines take time that a step does not need.
+
+Rules know some causes; users find others. Stack samples show which line of the program ran while time went to each line
+of the ledger. A step needs one forward pass, one backward pass and the steps of its optimizers; their compute is no
+loss. Everything else is: waits, transfers and Python wherever they are, and any work that the program does outside of
+these passes, such as a second forward pass, a metric or an augmentation. That is where to look, and not yet what to
+change.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from lostflops.account.facts.source_code import PROGRAM, code_of, function_of, is_framework, place_of
+from lostflops.account.ledger.samples import FEWEST
+from lostflops.core.results import Finding
+from lostflops.core.units import format_percent
+from lostflops.explain.advise.diagnosis import SMALLEST, LocatedLoss
+from lostflops.explain.advise.signs.where import BACKWARD, FORWARD, OPTIMIZER, enclosing_frames, inside_step, phase_at
+
+if TYPE_CHECKING:
+    from lostflops.account.ledger.total import RunLedger
+
+_MOST: Final = 5
+_MOST_NAMED: Final = 3
+_WORTH_NAMING: Final = 0.15
+"""Lines of a function are named if they take at least this part of its time."""
+_WRAPPER: Final = re.compile(r"wrapper$|^Module\._(?:wrapped_)?call_impl|decorate_context$")
+"""Functions that only call what was asked for, as those of Lostflops do."""
+_PASSES: Final = {FORWARD: "the forward pass", BACKWARD: "the backward pass", OPTIMIZER: "the optimizer's step"}
+_OWN: Final = "own code"
+_FORWARD_METHOD: Final = "forward"
+
+
+class Site(NamedTuple):
+    """A function of the program, and what it does there: a pass, or work of its own."""
+
+    does: str
+    function: str
+    file: str
+
+
+class _Sample(NamedTuple):
+    """A stack as far as it locates a loss."""
+
+    site: Site
+    place: str
+    """The line of the site, as `train.py:12`."""
+    inside: tuple[str, ...]
+    """Frames of the program below it, and that it was called from if it is no pass; the innermost first."""
+    call: str
+    """What it calls, of a library; empty if nothing."""
+
+
+@dataclass(slots=True)
+class _Located:
+    """What one function of the program costs besides what a step needs."""
+
+    site: Site
+    lines: Counter[str] = field(default_factory=Counter)
+    """Lost time by line of the ledger, in ns over all ranks."""
+    places: Counter[str] = field(default_factory=Counter)
+    """All time by source line of the function."""
+    inside: Counter[str] = field(default_factory=Counter)
+    """Lost time by frames of the program below it or around it."""
+    calls: Counter[str] = field(default_factory=Counter)
+    """Lost time by function of a library that was called."""
+
+    @property
+    def ns(self) -> int:
+        return self.lines.total()
+
+    @property
+    def place(self) -> str:
+        return self.places.most_common(1)[0][0]
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """Frames that it names, as `step train.py:12`, the one to look at first."""
+        most, whole = self.places.most_common(_MOST_NAMED), self.places.total()
+        own = [f"{self.site.function} {place}" for place, ns in most if ns >= _WORTH_NAMING * whole]
+        inside = [one for one, ns in self.inside.most_common(_MOST_NAMED) if ns >= _WORTH_NAMING * self.ns]
+        return tuple(dict.fromkeys((*own, *inside)))
+
+    def finish(self, whole: int) -> LocatedLoss:
+        return LocatedLoss(
+            place=self.place,
+            function=self.site.function,
+            does=self.site.does,
+            ns=self.ns,
+            share=self.ns / whole,
+            lines=dict(self.lines),
+            named=self.named,
+            calls=tuple(call for call, _ in self.calls.most_common(_MOST_NAMED)),
+            what=_describe(self, whole),
+        )
+
+    def add(self, line: str, ns: int, sample: _Sample, *, is_lost: bool) -> None:
+        self.places[sample.place] += ns
+        if is_lost:
+            self.lines[line] += ns
+            self.inside.update(dict.fromkeys(sample.inside, ns))
+            if sample.call:
+                self.calls[sample.call] += ns
+
+
+def locate(total: RunLedger) -> tuple[LocatedLoss, ...]:
+    """Return the places that lose most, the largest first; nothing without samples."""
+    enclosing = enclosing_frames(stack for stacks in total.samples.values() for stack in stacks)
+    seen = [
+        (line, ns, _read(stack, enclosing))
+        for line, stacks in total.sampled_ns.items()
+        if total.samples[line].total() >= FEWEST
+        for stack, ns in stacks.items()
+    ]
+    needed = _find_needed([(ns, sample) for _, ns, sample in seen])
+    found: dict[Site, _Located] = {}
+    for line, ns, sample in seen:
+        is_lost = line != "compute" or (sample.site, sample.place) not in needed
+        found.setdefault(sample.site, _Located(sample.site)).add(line, ns, sample, is_lost=is_lost)
+    large = [one for one in found.values() if one.ns >= SMALLEST * (total.total_ns or 1)]
+    ordered = sorted(large, key=lambda one: -one.ns)[:_MOST]
+    return tuple(one.finish(total.total_ns or 1) for one in ordered)
+
+
+def _find_needed(seen: Sequence[tuple[int, _Sample]]) -> set[tuple[Site, str]]:
+    """Return the passes that a step needs, each by its call: of several calls of a pass the one that takes most time,
+    and all of optimizers."""
+    whole: dict[tuple[Site, str], int] = {}
+    for ns, sample in seen:
+        call = sample.site, sample.place
+        whole[call] = whole.get(call, 0) + ns
+    needed = {call for call in whole if call[0].does == _PASSES[OPTIMIZER]}
+    for phase in (FORWARD, BACKWARD):
+        calls = [call for call in whole if call[0].does == _PASSES[phase]]
+        needed |= {max(calls, key=lambda call: whole[call])} if calls else set()
+    return needed
+
+
+def _read(stack: str, enclosing: Collection[str]) -> _Sample:
+    whole = tuple(stack.split(";"))
+    frames = inside_step(whole, enclosing)
+    own = _own_frames(frames)
+    if not own and (around := _own_frames(whole)):  # passes that one line calls: it is all there is to name
+        frames = whole[around[-1] :]
+        own = [0]
+    own = own or [at for at, frame in enumerate(frames) if is_framework(frame)] or [len(frames) - 1]
+    begins = next((at for at, frame in enumerate(frames) if phase_at(frame) is not None), len(frames))
+    phase = phase_at(frames[begins]) if begins < len(frames) else None
+    before, last = [at for at in own if at < begins], own[-1]
+    if phase is not None and before and (last == before[-1] or _is_of_pass(frames[last], phase)):
+        site, does, inside = before[-1], _PASSES[phase], [at for at in own if at > before[-1]]
+    else:
+        site, does, inside = last, _OWN, own[-2:-1]
+    called = next((frame for frame in frames[site + 1 :] if not _is_wrapper(frame)), "")
+    return _Sample(
+        Site(does, function_of(frames[site]), place_of(frames[site]).rpartition(":")[0]),
+        place_of(frames[site]),
+        tuple(frames[at] for at in reversed(inside)),
+        function_of(called),
+    )
+
+
+def _is_wrapper(frame: str) -> bool:
+    return code_of(frame) == "lostflops" or _WRAPPER.search(function_of(frame)) is not None
+
+
+def _own_frames(frames: Sequence[str]) -> list[int]:
+    return [at for at, frame in enumerate(frames) if code_of(frame) == PROGRAM]
+
+
+def _is_of_pass(frame: str, phase: int) -> bool:
+    """Return whether a function of the program is a part of the model: work in its other functions is its own."""
+    return phase == FORWARD and function_of(frame).rpartition(".")[2] == _FORWARD_METHOD
+
+
+def _describe(one: _Located, whole: int) -> str:
+    """Return a located loss in a sentence.
+
+    >>> site = Site("own code", "Meter.add", "train.py")
+    >>> made = _Located(site)
+    >>> made.add("comm.transfer", 30, _Sample(site, "train.py:41", (), "all_reduce"), is_lost=True)
+    >>> _describe(made, 100)
+    'Meter.add at train.py:41, calling all_reduce, takes 30% of the time (comm.transfer 30%).'
+    """
+    calls = f", calling {one.calls.most_common(1)[0][0]}," if one.calls and one.site.does == _OWN else ""
+    places = " and ".join(place_of(frame) for frame in one.named if function_of(frame) == one.site.function)
+    what = f"{one.site.function} at {one.place}{calls} takes"
+    if one.site.does != _OWN:
+        what = f"{one.site.does.capitalize()} called at {places or one.place} ({one.site.function}) costs"
+    lines = ", ".join(f"{line} {format_percent(ns / whole)}" for line, ns in one.lines.most_common(2))
+    return f"{what} {format_percent(one.ns / whole)} of the time ({lines})."
+
+
+def without_named(found: Sequence[LocatedLoss], findings: Sequence[Finding]) -> tuple[LocatedLoss, ...]:
+    """Return the located losses that findings do not explain: none names the place and claims half of its time."""
+
+    def explained(one: LocatedLoss) -> int:
+        return sum(each.lost_ns for each in findings if any(_names(each, place_of(frame)) for frame in one.named))
+
+    return tuple(one for one in found if explained(one) < one.ns / 2)
+
+
+def _names(finding: Finding, place: str) -> bool:
+    texts = (finding.what, finding.fix, *(str(one) for one in finding.evidence))
+    return any(place in text for text in texts)

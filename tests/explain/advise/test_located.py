@@ -1,0 +1,86 @@
+"""A loss is located where the program spends time that a step does not need, whatever its cause."""
+
+from __future__ import annotations
+
+from collections import Counter
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from lostflops.core.units import format_percent
+from lostflops.explain.advise.located import locate, without_named
+
+CALL = "Module._call_impl torch/nn/modules/module.py:9"
+FORWARD = f"main train.py:10;{CALL};Net.forward net.py:5;linear torch/nn/functional.py:2"
+BACKWARD = "main train.py:12;Tensor.backward torch/_tensor.py:3"
+UPDATE = "main train.py:13;profile_hook_step.<locals>.wrapper torch/optim/optimizer.py:5"
+
+
+def total(**lines: dict[str, int]) -> Any:
+    """Lines with the time of stacks in ms; each stack was sampled ten times. Names are lines with _ for the dot."""
+    times = {name.replace("_", ".", 1): Counter(stacks) for name, stacks in lines.items()}
+    whole = sum(stacks.total() for stacks in times.values())
+    samples = {line: Counter(dict.fromkeys(stacks, 10)) for line, stacks in times.items()}
+    return SimpleNamespace(samples=samples, sampled_ns=times, total_ns=whole)
+
+
+def test_the_passes_of_a_step_are_no_loss() -> None:
+    assert locate(total(compute={FORWARD: 300, BACKWARD: 600, UPDATE: 100})) == ()
+
+
+def test_a_metric_is_located_with_what_it_calls() -> None:
+    gather = "main train.py:11;Meter.add meter.py:7;_exception_logger.<locals>.wrapper torch/distributed/c10d_logger.py"
+    stack = f"{gather}:83;all_gather_object torch/distributed/distributed_c10d.py:3000"
+    [found] = locate(total(compute={FORWARD: 300, BACKWARD: 500}, comm_transfer={stack: 150}, idle_python={stack: 50}))
+    assert found.what == (
+        "Meter.add at meter.py:7, calling all_gather_object, takes 20% of the time (comm.transfer 15%, idle.python 5%)."
+    )
+    assert found.named == ("Meter.add meter.py:7", "main train.py:11")
+    assert found.lines == {"comm.transfer": 150, "idle.python": 50}
+
+
+def test_work_outside_of_the_passes_is_located_even_if_it_computes() -> None:
+    average = "main train.py:14;Average.update average.py:8;add torch/_ops.py:3"
+    [found] = locate(total(compute={FORWARD: 300, BACKWARD: 400, average: 300}))
+    assert (found.place, found.share) == ("average.py:8", 0.3)
+
+
+def test_of_two_forward_passes_the_smaller_one_is_a_loss() -> None:
+    second = FORWARD.replace("train.py:10", "train.py:20")
+    [found] = locate(total(compute={FORWARD: 300, second: 200, BACKWARD: 500}))
+    assert found.share == 0.2
+    assert found.what.startswith("The forward pass called at train.py:10 and train.py:20 (main) costs 20%")
+
+
+def test_a_hook_inside_the_forward_pass_is_not_the_pass() -> None:
+    hook = f"main train.py:10;{CALL};Net.forward net.py:5;{CALL};check_finite hooks.py:3"
+    [found] = locate(total(compute={FORWARD: 300, BACKWARD: 500, hook: 200}))
+    assert found.named == ("check_finite hooks.py:3", "Net.forward net.py:5")
+
+
+def test_waits_in_a_pass_are_located_at_its_call() -> None:
+    [found] = locate(total(compute={FORWARD: 300, BACKWARD: 500}, comm_wait={BACKWARD: 200}))
+    assert found.what == "The backward pass called at train.py:12 (main) costs 20% of the time (comm.wait 20%)."
+
+
+def test_one_line_that_calls_all_passes_is_all_there_is_to_name() -> None:
+    inner = "Trainer.run train.py:9"
+    stacks = {f"{inner};{CALL}": 300, f"{inner};Tensor.backward torch/_tensor.py:3": 500}
+    [found] = locate(total(compute=stacks, idle_python={f"{inner};Tensor.backward torch/_tensor.py:3": 200}))
+    assert found.place == "train.py:9"
+
+
+def test_without_samples_nothing_is_located() -> None:
+    assert locate(SimpleNamespace(samples={}, sampled_ns={}, total_ns=100)) == ()  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("claimed", "is_left"), [(150, False), (60, True)])
+def test_a_finding_that_explains_less_than_half_leaves_the_loss(claimed: int, is_left: bool) -> None:
+    stack = "main train.py:11;Meter.add meter.py:7"
+    found = locate(total(compute={FORWARD: 800}, idle_python={stack: 200}))
+    one: Any = SimpleNamespace(what="It logs at meter.py:7.", fix="", evidence=(), lost_ns=claimed)
+    assert bool(without_named(found, [one])) is is_left
+    other: Any = SimpleNamespace(what="Elsewhere.", fix="", evidence=(), lost_ns=200)
+    assert without_named(found, [other]) == found
+    assert format_percent(found[0].share) == "20%"
