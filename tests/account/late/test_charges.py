@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.account.late.hand_made import compared, one_cohort, profile
 
-from lostflops.account.late.charges import charges
+from lostflops.account.late.charges import charges, charges_by_line
 from lostflops.account.ledger.profile import WaitedFor
 
 STEPS = 3
@@ -117,3 +117,19 @@ def test_no_wait_is_lost_or_made(rows, origins, own):
     found = charges(profiles, compared(profiles, one_cohort(profiles)), sorted(origins))
     assert (found >= -1e-6).all()
     assert found.sum() == pytest.approx(sum(row[-1] for row in rows))
+    by_line = charges_by_line(profiles, compared(profiles, one_cohort(profiles)), sorted(origins))
+    for line, is_transfer in (("comm.wait", False), ("comm.bubble", True)):
+        assert by_line[line].sum() == pytest.approx(sum(row[-1] for row in rows if row[3] is is_transfer))
+
+
+def test_a_line_is_charged_to_the_rank_that_began_the_delay():
+    """Rank 2 is slow; rank 0 waits for it in one group, so that rank 1 waits for rank 0 in another."""
+    first, second = TENSOR.format(0, 2), DATA.format(0, 1)
+    profiles = [
+        profile(0, BASE, [waits(first, 2, 200)]),
+        profile(1, BASE, [waits(second, 0, 200)]),
+        profile(2, SLOW),
+    ]
+    found = charges_by_line(profiles, compared(profiles, one_cohort(profiles)), [2])
+    assert found["comm.wait"].tolist() == pytest.approx([0, 0, 1200], abs=5)
+    assert found["comm.bubble"].sum() == 0

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from itertools import product
 
 import pytest
 
 from lostflops.core.estimate import Estimate, Strength
-from lostflops.core.results import Finding, Findings, Line, Lines, Result
+from lostflops.core.results import Finding
 from lostflops.explain.advise.rules import RULES
-from lostflops.explain.advise.summary import MOST_WORDS, explain_waits, headline
+from lostflops.explain.advise.summary import MOST_WORDS, headline
 
 CAUSES = [rule.cause for rule in RULES]
 SURE = Estimate.measured(0.21, 0.14, "steps")
@@ -74,32 +73,3 @@ def test_a_cause_that_costs_no_time_is_not_the_headline() -> None:
 def test_without_findings_it_says_how_much_is_compute_where_that_is_known() -> None:
     assert headline((), 0.54) == "No cause of lost time was found; compute takes 54% of the time."
     assert headline((), None) == "No cause of lost time was found; no steps were recorded in detail."
-
-
-def report_of(late: int, last: str, share: float = 0.3, level: str = "found") -> Result:
-    """A report in which rank `late` is found to be late, and most waits are for the rank `last`."""
-    cause = replace(
-        finding("straggler", "It is late.", SURE, (late,)), level=level, doubt="" if level == "found" else "x"
-    )
-    ns = round(share * 100)
-    waits = Line("comm.wait", ns, share, (Line(last, ns, share),))
-    ledger = Lines("ledger", "", (Line("compute", 100 - ns, 1 - share), waits), 100)
-    return Result("report", "", "", (Findings("findings", "", (cause,)), ledger))
-
-
-def test_report_explains_waits_for_another_rank_than_the_late_one():
-    (note,) = explain_waits(report_of(4, "for rank 0")).notes
-    assert "most often rank 0" in note
-    assert "where a delay began" in note
-
-
-@pytest.mark.parametrize(
-    "report",
-    [
-        pytest.param(report_of(4, "for rank 4"), id="same rank"),
-        pytest.param(report_of(4, "for rank 0", share=0.01), id="short waits"),
-        pytest.param(report_of(4, "for rank 0", level="suspected"), id="only suspected"),
-    ],
-)
-def test_report_has_no_note_if_ledger_and_findings_agree(report):
-    assert explain_waits(report) == report

@@ -22,7 +22,8 @@ def total(**lines: dict[str, int]) -> Any:
     times = {name.replace("_", ".", 1): Counter(stacks) for name, stacks in lines.items()}
     whole = sum(stacks.total() for stacks in times.values())
     samples = {line: Counter(dict.fromkeys(stacks, 10)) for line, stacks in times.items()}
-    return SimpleNamespace(samples=samples, sampled_ns=times, total_ns=whole)
+    ranks = [SimpleNamespace(rank=0)]
+    return SimpleNamespace(samples=samples, sampled_ns=times, total_ns=whole, ranks=ranks, on_thread=[0])
 
 
 def test_the_passes_of_a_step_are_no_loss() -> None:
@@ -72,7 +73,15 @@ def test_one_line_that_calls_all_passes_is_all_there_is_to_name() -> None:
 
 
 def test_without_samples_nothing_is_located() -> None:
-    assert locate(SimpleNamespace(samples={}, sampled_ns={}, total_ns=100)) == ()  # type: ignore[arg-type]
+    assert locate(total()) == ()
+
+
+def test_what_the_host_does_while_a_device_is_busy_locates_nothing() -> None:
+    stack = "main train.py:11;Meter.add meter.py:7"
+    found = total(compute={stack: 500}, comm_wait={stack: 300}, idle_python={stack: 100})
+    found.on_thread = []
+    [one] = locate(found)
+    assert one.lines == {"idle.python": 100}
 
 
 @pytest.mark.parametrize(("claimed", "is_left"), [(150, False), (60, True)])

@@ -78,7 +78,8 @@ _STEPS: Final = f"""
     from named group by rank, attempt"""
 _ATTEMPTS: Final = """
     with timed as (select rank, attempt, min(start) as first, max(stop) as last from timings group by rank, attempt)
-    select rank, attempt, start, stop, first, last, bool_or(first is not null) over (partition by attempt),
+    select rank, attempt, start, stop, first, last,
+           bool_or(first is not null) over (partition by attempt) or exists (select 1 from steps),
            greatest(world_size, count(*) over (partition by attempt)), count(*) over (partition by attempt)
     from attempts left join timed using (rank, attempt)
     where start is not null order by rank, start, attempt"""
@@ -223,6 +224,7 @@ def _normal_of_attempts(run: Run) -> str:
     return f"case own.attempt {cases} else {usual} end" if cases else str(usual)
 
 
+_NOT_TIMED: Final = "not timed"
 _PARTS: Final = {
     "passed before the first step": ("launching", "importing", "preparing"),
     "in the first step": ("starting",),
@@ -233,7 +235,7 @@ _PARTS: Final = {
     "in stalled steps": ("stalled",),
     "restarting": ("restarting",),
     "after the last step": ("ending", "recording", "leaving"),
-    "not timed": (UNKNOWN,),
+    _NOT_TIMED: (UNKNOWN,),
 }
 """Parts of a life other than training, as a sentence names them."""
 _WORTH_NAMING: Final = 0.05
@@ -252,7 +254,7 @@ def describe_life(life: Mapping[str, int], ranks: int) -> str:
     whole = sum(life.values())
     parts = {name: sum(life.get(line, 0) for line in lines) for name, lines in _PARTS.items()}
     largest = sorted((ns, name) for name, ns in parts.items() if ns >= _WORTH_NAMING * whole)[-_MOST_NAMED:]
-    if not whole or not largest or largest[-1][0] <= life.get(TRAINING, 0):
+    if not whole or not largest or largest[-1][0] <= life.get(TRAINING, 0) or largest[-1][1] == _NOT_TIMED:
         return ""
     named = {name for _, name in largest}
     told = ", ".join(f"{format_ns(ns // ranks)} {name}" for name, ns in parts.items() if name in named)

@@ -15,6 +15,7 @@ from typing import Final
 import numpy as np
 
 from lostflops.account.late.comparison import Codes, Comparison, Flags, Floats, usual
+from lostflops.account.ledger.lines import WAIT_LINES
 from lostflops.account.ledger.profile import StepProfile
 
 _MOST_HOPS: Final = 64
@@ -32,6 +33,21 @@ def charges(profiles: Sequence[StepProfile], comparison: Comparison, origins: Se
     if origins and waits.ns.size:
         _settle(charge, waits, comparison, origins)
     return np.asarray(charge.sum(axis=1))
+
+
+def charges_by_line(
+    profiles: Sequence[StepProfile], comparison: Comparison, origins: Sequence[int]
+) -> dict[str, Floats]:
+    """Return the charges of each line of waits alone; together they are those of `charges`."""
+    waits = _waits(profiles, comparison.ranks)
+    found = {}
+    for line, is_transfer in zip(WAIT_LINES, (False, True), strict=True):
+        charge = _direct(waits, comparison)
+        charge[:, : waits.transfers.size][:, waits.transfers != is_transfer] = 0.0
+        if origins and waits.ns.size:
+            _settle(charge, waits, comparison, origins)
+        found[line] = np.asarray(charge.sum(axis=1))
+    return found
 
 
 def _direct(waits: _Waits, comparison: Comparison) -> Floats:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from lostflops.account.facts.source_code import PROGRAM, code_of, function_of, is_framework, place_of
+from lostflops.account.ledger.lines import HOST_LINES
 from lostflops.account.ledger.samples import FEWEST
 from lostflops.core.results import Finding
 from lostflops.core.units import format_percent
@@ -110,11 +111,12 @@ class _Located:
 
 def locate(total: RunLedger) -> tuple[LocatedLoss, ...]:
     """Return the places that lose most, the largest first; nothing without samples."""
+    is_host = len(total.on_thread) == len(total.ranks)  # a busy device does what the host launched earlier
     enclosing = enclosing_frames(stack for stacks in total.samples.values() for stack in stacks)
     seen = [
         (line, ns, _read(stack, enclosing))
         for line, stacks in total.sampled_ns.items()
-        if total.samples[line].total() >= FEWEST
+        if total.samples[line].total() >= FEWEST and (is_host or line in HOST_LINES)
         for stack, ns in stacks.items()
     ]
     needed = _find_needed([(ns, sample) for _, ns, sample in seen])

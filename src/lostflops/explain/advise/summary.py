@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from lostflops.account.job.headline import describe_recording
 from lostflops.account.ledger.few_steps import is_large
-from lostflops.core.results import Figure, Finding, Findings, Lines, Pair, Pairs, Result, Table
+from lostflops.core.results import Figure, Finding, Findings, Pair, Pairs, Result, Table
 from lostflops.core.units import format_percent, pluralise
 from lostflops.explain.advise.diagnosis import (
     LOCATED,
@@ -30,8 +30,6 @@ _OF_RANKS: Final = ("straggler", "work_imbalance", "expert_imbalance")
 _OF_PIPELINES: Final = ("stage_imbalance", "few_microbatches", "straggler", "work_imbalance")
 _SMALL: Final = "Fixing that saves less than 3% of the step."
 MOST_WORDS: Final = 15
-SMALL_WAITS: Final = 0.03
-"""Waits for one rank below this share of the time are not explained."""
 _CLAUSE: Final = re.compile(r"(?<=[.:]) |, and ")
 NOT_IN_DETAIL: Final = "No steps were recorded in detail."
 LARGE: Final = "This run is large: causes are only checked by lostflops diagnose."
@@ -45,22 +43,7 @@ def report_with_findings(answer: Result, run: Run, *, shown: bool = True) -> Res
         cause = "" if is_complete else verdict(found)
         return " ".join(filter(None, (answer.verdict, cause, describe_recording(run))))
 
-    return explain_waits(_with_findings(answer, run, sentence, shown=shown))
-
-
-def explain_waits(report: Result) -> Result:
-    """Add a note if most waits of the ledger are for another rank than the one that is found to be late."""
-    found = [one for block in (*report.blocks, *report.more) if isinstance(block, Findings) for one in block.items]
-    late = {f"rank {rank}" for one in found if one.cause == "straggler" and not one.is_suspected for rank in one.ranks}
-    lines = {line.name: line for block in report.blocks if isinstance(block, Lines) for line in block.items}
-    waits = lines["comm.wait"].parts if "comm.wait" in lines else ()
-    if not late or not waits or waits[0].share < SMALL_WAITS or (last := waits[0].name.removeprefix("for ")) in late:
-        return report
-    note = (
-        f"The ledger names the rank that arrived last, most often {last}, even if it had to wait itself. "
-        '"What to do" names the rank where a delay began.'
-    )
-    return replace(report, notes=(*report.notes, note))
+    return _with_findings(answer, run, sentence, shown=shown)
 
 
 def ranks_with_findings(answer: Result, run: Run) -> Result:

@@ -10,17 +10,29 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from lostflops.account.align.answers import clock_notes, clock_of
 from lostflops.account.align.mesh import recognise
 from lostflops.account.job.answers import first_sentence, report_job
 from lostflops.account.job.headline import describe_job
+from lostflops.account.late.charges import charges_by_line
+from lostflops.account.late.ranks import judge_ranks
 from lostflops.account.late.timed import judge_timed_steps
 from lostflops.account.ledger.answers import total_of
 from lostflops.account.ledger.bound import WORDS, Bound
 from lostflops.account.ledger.breakdowns import job_phase_table, layers, module_table, sampled_in, where
 from lostflops.account.ledger.by_rank import Progress
 from lostflops.account.ledger.iterations import explain_iterations, read_iterations, tabulate_iterations
-from lostflops.account.ledger.lines import BUSY_LINES, COMM_LINES, DEFINITIONS, GROUPS, LINES, compute_group_shares
+from lostflops.account.ledger.lines import (
+    BUSY_LINES,
+    COMM_LINES,
+    DEFINITIONS,
+    GROUPS,
+    LINES,
+    WAIT_LINES,
+    compute_group_shares,
+)
 from lostflops.account.ledger.mfu import Claims, hfu, waterfall
 from lostflops.account.ledger.scope import Scope, scope
 from lostflops.account.ledger.total import RunLedger
@@ -46,6 +58,9 @@ NO_JOB_PHASES: Final = 'No phases of the job were marked: use torch.profiler.rec
 NO_JOB: Final = "only the collector records a whole job; this run has traces alone. Start the job with lostflops run."
 _FOLDED: Final = ("utilization", "overlap", "throughput", "memory", "quality", "recorded")
 """Blocks that a terminal shows with --full."""
+_FOR: Final = "for rank "
+_MOST_CHARGED: Final = 64
+"""Most ranks of which a report says who caused waits: of more, `lostflops ranks` does, and takes longer."""
 SMALL: Final = 0.02
 """Unexplained time above this share is named in a note."""
 
@@ -83,6 +98,7 @@ def report(
     served = read_iterations(run, asked.ranks, asked.steps)
     told, held = TimedSteps.of(run, ranks), summary(run, asked.ranks)
     whole_job = report_job(run) or ()
+    charged = _charge_waits(run, asked, total)
     result = Result(
         name="report",
         version=3,
@@ -92,8 +108,8 @@ def report(
         blocks=(
             fall,
             used,
-            _ledger(total, normal_steps(run)),
-            _losses(run, total),
+            _ledger(charged, normal_steps(run)),
+            _losses(run, charged),
             shown,
             *([tabulate_iterations(served)] if served else []),
             *([_overlap(total)] if total.comm else []),
@@ -201,6 +217,28 @@ def _utilization(mfu: float | None, hardware: float | None, bound: Bound) -> Pai
     )
 
 
+def _charge_waits(run: Run, asked: Scope, total: RunLedger) -> RunLedger:
+    """Return the ledger with waits by the rank that caused them, as `lostflops ranks` charges them: the last to arrive
+    may have waited itself."""
+    lines = [line for line in WAIT_LINES if len(total.parts.get(line, ())) > 0]
+    if not lines or not 1 < len(total.ranks) <= _MOST_CHARGED:
+        return total
+    found = judge_ranks(run, asked, recognise(run))
+    if not found.stragglers:
+        return total
+    due = charges_by_line(found.profiles, found.comparison, [one.rank for one in found.stragglers])
+    ranks, parts = found.comparison.ranks.tolist(), dict(total.parts)
+    for line in lines:
+        known = sum(ns for name, ns in total.parts[line].items() if name.removeprefix(_FOR).isdecimal())
+        others = {name: ns for name, ns in total.parts[line].items() if not name.removeprefix(_FOR).isdecimal()}
+        whole = float(due[line].sum())
+        if whole > 0:
+            own = [round(known * float(ns) / whole) for ns in due[line]]
+            own[int(np.argmax(due[line]))] += known - sum(own)
+            parts[line] = Counter({f"{_FOR}{rank}": ns for rank, ns in zip(ranks, own, strict=True) if ns > 0} | others)
+    return replace(total, parts=parts)
+
+
 def _ledger(total: RunLedger, normal: NormalSteps | None) -> Lines:
     whole = total.total_ns or 1
     per, unit = (total.step_count, "step") if total.step_count else (max(len(total.ranks), 1), "rank")
@@ -245,7 +283,7 @@ def _losses(run: Run, total: RunLedger) -> Table:
 
 
 _NAMED_FIRST: Final = {
-    "comm.wait": "last to arrive: ",  # which need not be who caused the wait: it may have waited itself
+    "comm.wait": "waits for ",
     "comm.bubble": "waits for ",
     "comm.transfer": "most in groups ",
 }
