@@ -19,11 +19,14 @@ from lostflops.cli.main import main
 from lostflops.core.errors import LostflopsError
 from lostflops.core.estimate import Estimate
 from lostflops.core.results import Findings, Result
-from lostflops.core.units import format_percent
+from lostflops.core.units import format_ns, format_percent
 from lostflops.show.pages.page import page_of
 from lostflops.store.run import Run
 
-VERBS = (("diagnose",), ("report",), ("ranks",), ("whatif", "--all"), ("pipeline",))
+VERBS = (("diagnose",), ("report",), ("ranks",), ("whatif", "--all"), ("pipeline",), ("steps",))
+PER_STEP = re.compile(r"(?:, |A normal step takes )([\d.]+ [mun]?s)(?: per step\.| \(mean)")
+_PER_LINE = 2
+"""What rounding may add to a sum, in ns for each part."""
 SAVING = re.compile(r"[Ss]aves? (?:about |up to |at most |the most: )?(\d+(?:\.\d)?%) of the step")
 Json = dict[str, Any]
 WORDS_OF = {
@@ -79,7 +82,35 @@ def contradictions(run: Path) -> list[str]:
     wrong += _priced(run, found, findings)
     wrong += _page(run, findings)
     wrong += _words(run, found, findings)
+    wrong += _step_times(found)
+    wrong += _waits(found)
     return wrong
+
+
+def _step_times(found: dict[str, Json]) -> Iterator[str]:
+    """A run has one step time, in every verdict, and what-ifs begin with it."""
+    said = {verb: set(PER_STEP.findall(told["verdict"])) for verb, told in found.items()}
+    if len({time for times in said.values() for time in times}) > 1:
+        yield f"step times differ: { {verb: times for verb, times in said.items() if times} }"
+    measured = found.get("whatif", {}).get("baseline", {}).get("measured_ns")
+    headline = next(iter(said.get("diagnose", ())), None)
+    if measured and headline and format_ns(round(measured)) != headline:
+        yield f"what-ifs begin with {format_ns(round(measured))}, and the headline says {headline}"
+
+
+def _waits(found: dict[str, Json]) -> Iterator[str]:
+    """The ledger charges waits to the ranks that `ranks` charges them to."""
+    if "report" not in found or "ranks" not in found:
+        return
+    charged = {row["rank"]: row["charged_ns"] or 0 for row in found["ranks"]["ranks"]}
+    in_ledger: dict[int, int] = {}
+    parts = [part for line in found["report"]["ledger"]["lines"] for part in line["parts"]]
+    for part in parts:
+        if (number := part["line"].removeprefix("for rank ")) != part["line"]:
+            in_ledger[int(number)] = in_ledger.get(int(number), 0) + part["ns"]
+    for rank, ns in in_ledger.items():
+        if abs(ns - charged.get(rank, ns)) > max(_PER_LINE * len(parts), 0.001 * ns):
+            yield f"the ledger charges {ns} ns of waits to rank {rank}, and ranks {charged[rank]}"
 
 
 def _levels(findings: list[Json]) -> Iterator[str]:
@@ -114,7 +145,7 @@ def _bound(found: dict[str, Json], findings: list[Json]) -> Iterator[str]:
 def _arrays(found: dict[str, Json], findings: list[Json]) -> Iterator[str]:
     for verb, told in found.items():
         own = told.get("findings", [])
-        if own is not None and own != findings and not (verb == "pipeline" and "findings" not in told):
+        if own is not None and own != findings and not (verb in ("pipeline", "steps") and "findings" not in told):
             yield f"{verb} has other findings than diagnose: {_short(own)} and not {_short(findings)}"
 
 

@@ -83,8 +83,9 @@ def test_the_pace_of_settled_steps(opened):
     assert (pace.profiled_steps, pace.profiled_ratio) == (2, pytest.approx(3.0))
     # Of both ranks: 16 x 1, 16 x 2, 7 x 4 + 7 x 3 + 2 x 4, 16 x 1, 7 x 2 + 7 x 3 + 2 x 12
     assert pace.phases == tuple(ns * MS for ns in (16, 32, 57, 16, 59))
-    assert went(pace) == (
-        "A normal step takes 10.0 ms (median of 8; 95% take up to 16.5 ms): outside 32.8%, backward 31.7%, forward "
+    assert went(run, pace) == (
+        "A normal step takes 10.0 ms (mean of 8 without the fastest and the slowest fifth; "
+        "95% take up to 16.5 ms): outside 32.8%, backward 31.7%, forward "
         "17.8%, data 8.9%, optimizer 8.9%."
     )
     assert [row[0] for row in phases(pace).rows] == ["data", "forward", "backward", "optimizer", "outside"]
@@ -176,7 +177,7 @@ def test_an_attempt_without_a_settled_step_is_shown_if_there_is_no_other(tmp_pat
     with Run.open(tmp_path / "run") as run:
         pace = choose_pace(paces(run))
         assert (pace.p50, pace.phases) == (None, tuple(map(float, EARLY)))
-        assert went(pace).startswith("1 step recorded, but no normal step")
+        assert went(run, pace).startswith("1 step recorded, but no normal step")
 
 
 def test_no_timings(tmp_path):
@@ -218,7 +219,7 @@ def test_a_forward_pass_that_is_never_seen_is_not_called_none(tmp_path):
         (pace,) = paces(run)
         assert pace.settled == 9
         assert (pace.share("data"), pace.share("forward"), pace.share("outside")) == (0.1, None, None)
-        assert "forward" not in went(pace)
+        assert "forward" not in went(run, pace)
         assert [row["share"] for row in phases(pace).to_json()] == [0.1, None, 0.4, 0.1, None]
 
 

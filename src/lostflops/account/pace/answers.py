@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from lostflops.account.pace.normal import traced_attempt
+from lostflops.account.pace.normal import normal_steps, traced_attempt
 from lostflops.account.pace.strip import SLOW
 from lostflops.account.pace.timings import PACED, PHASES, JobPace, within
 from lostflops.core.results import Field, Pair, Pairs, Table
@@ -136,8 +136,8 @@ def attempts(run: Run, paces: Sequence[JobPace]) -> Table:
     return Table("attempts", "Attempts", fields, tuple(rows))
 
 
-def went(pace: JobPace) -> str:
-    """Say how fast the job went, and where the time of a step is."""
+def went(run: Run, pace: JobPace) -> str:
+    """Say how fast the job went, and where the time of a step is; the normal step is the one that every verb states."""
     if pace.p50 is None or pace.p95 is None:
         return (
             f"{pluralise(pace.steps, 'step')} recorded, but no normal step: each is the first, compiled, profiled or "
@@ -146,9 +146,13 @@ def went(pace: JobPace) -> str:
     known = {phase: share for phase in PHASES if (share := pace.share(phase))}
     largest = sorted(known, key=known.__getitem__, reverse=True)
     shares = ", ".join(f"{phase} {format_share(known[phase])}" for phase in largest)
+    normal = normal_steps(run)
+    of_pace = normal is not None and normal.attempt == pace.attempt
+    step, how = pace.p50, f"median of {pace.settled:,}"
+    if normal is not None and of_pace:
+        step, how = normal.location.value, f"mean of {pace.settled:,} without the fastest and the slowest fifth"
     return (
-        f"A normal step takes {format_ns(round(pace.p50))} (median of {pace.settled:,}; 95% take up to "
-        f"{format_ns(round(pace.p95))}): {shares}."
+        f"A normal step takes {format_ns(round(step))} ({how}; 95% take up to {format_ns(round(pace.p95))}): {shares}."
     )
 
 

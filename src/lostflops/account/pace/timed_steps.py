@@ -67,7 +67,7 @@ class TimedSteps:
             )
         return replace(
             result,
-            verdict=f"{answers.went(self.pace)} {self._describe_late(late)}".strip(),
+            verdict=f"{answers.went(self.run, self.pace)} {self._describe_late(late)}".strip(),
             blocks=(phases, recorded, *self._several(attempts), *_if_any(late.table)),
             notes=self._notes(late),
             more=(*result.blocks, *result.more, *self._single(attempts)),
@@ -76,12 +76,13 @@ class TimedSteps:
 
     def steps(self, result: Result, steps: Sequence[int]) -> Result:
         """Add the timed steps to the answer about steps."""
+        traced = f"Profiled: {result.verdict}" if result.verdict else ""
         recorded = answers.report_recording(self.run, self.paces, self.pace)
         listed = answers.list_steps(self.run, self.pace, self.ranks, steps)
         attempts = answers.attempts(self.run, self.paces)
         return replace(
             result,
-            verdict=f"{result.verdict} {answers.went(self.pace)}".strip(),
+            verdict=" ".join(filter(None, (traced, answers.went(self.run, self.pace)))),
             blocks=(*result.blocks, listed, recorded, *self._several(attempts)),
             notes=(*result.notes, *answers.notes(self.run, self.paces, self.pace)),
             more=(*result.more, *self._single(attempts)),

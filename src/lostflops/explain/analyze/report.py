@@ -98,7 +98,7 @@ def report(
     served = read_iterations(run, asked.ranks, asked.steps)
     told, held = TimedSteps.of(run, ranks), summary(run, asked.ranks)
     whole_job = report_job(run) or ()
-    charged = _charge_waits(run, asked, total)
+    charged, normal = _charge_waits(run, asked, total), normal_steps(run)
     result = Result(
         name="report",
         version=3,
@@ -108,12 +108,12 @@ def report(
         blocks=(
             fall,
             used,
-            _ledger(charged, normal_steps(run)),
+            _ledger(charged, normal),
             _losses(run, charged),
             shown,
             *([tabulate_iterations(served)] if served else []),
             *([_overlap(total)] if total.comm else []),
-            *([_throughput(total, said, told)] if total.step_count else []),
+            *([_throughput(total, said, told, normal)] if total.step_count else []),
             *([held] if held is not None else []),
             _quality(run, asked, total),
         ),
@@ -129,7 +129,7 @@ def report(
         more=(
             *breakdowns.values(),
             *([] if total.comm else [_overlap(total)]),
-            *([] if total.step_count else [_throughput(total, said, told)]),
+            *([] if total.step_count else [_throughput(total, said, told, normal)]),
             _window(asked, total),
             _ranks(total),
             where(total.samples, total.sampled_ns),
@@ -403,10 +403,11 @@ def _window(asked: Scope, total: RunLedger) -> Pairs:
     )
 
 
-def _throughput(total: RunLedger, said: Claims, told: TimedSteps | None) -> Pairs:
+def _throughput(total: RunLedger, said: Claims, told: TimedSteps | None, steps: NormalSteps | None) -> Pairs:
+    """Tabulate rates of normal steps, because profiled ones are slower."""
     mean = total.total_ns / total.step_count if total.step_count else None
-    # Profiled steps are slower; the mean, because tokens and samples per second are sums over time as well.
-    normal = told.pace.ns / told.pace.timed if told is not None and told.pace.settled and told.pace.timed else mean
+    timed = told.pace.ns / told.pace.timed if told is not None and told.pace.settled and told.pace.timed else mean
+    normal = timed if steps is None else steps.location.value
     tokens, samples = _per_second(said.tokens, normal), _per_second(said.samples, normal)
     if told is not None:
         tokens = told.pace.tokens_per_second if tokens is None else tokens

@@ -158,7 +158,7 @@ def _lines(found: WhatIfAnswer) -> Table:
         Field("after_ns", "ns", "after"),
         Field("delta", "ns", "change"),
     )
-    title = "Ledger lines that change, per step and rank" if moving else "No ledger line changes"
+    title = "Ledger lines that change, replayed, per step and rank" if moving else "No ledger line changes"
     return Table("lines", title, fields, tuple(rows), most_shown=max(moving, 1))
 
 
