@@ -83,6 +83,25 @@ def test_the_largest_gain_comes_first_and_no_time_is_claimed_twice(run: Run) -> 
     assert sum(one.lost_ns for one in found.findings) <= case.wall - case.total.lines["compute"]
 
 
+@pytest.mark.parametrize(("part", "is_named"), [(0.95, False), (0.5, True)])
+def test_two_findings_never_save_the_same_time(run: Run, part: float, is_named: bool) -> None:
+    """The same sleep is Python between steps and a periodic call: it belongs to the cause with more evidence. What
+    that leaves more than a little of is named again."""
+
+    def claiming(cause: str, share: float, strength: Strength) -> Rule:
+        def find(case: Case) -> Iterator[Claim]:
+            (made,) = rule(cause, 0.1, strength=strength).find(case)
+            of = {(rank, "comm.transfer"): lines["comm.transfer"] for rank, lines in case.lines.items()}
+            yield replace(made, taken={place: round(share * ns) for place, ns in of.items()})
+
+        return Rule(cause, "", find)
+
+    rules = (claiming("python", 1.0, Strength.FAIR), claiming("call", part, Strength.STRONG))
+    found = diagnosis(Case(run), rules=rules)
+    assert [one.cause for one in found.findings] == (["call", "python"] if is_named else ["call"])
+    assert {one.cause: one.outcome for one in found.checked}["python"] == ("suspected" if is_named else "named better")
+
+
 def test_what_a_finding_costs(run: Run) -> None:
     (found,) = diagnosis(Case(run), usd_per_hour=2.0, rules=(rule("late", 0.2),)).findings
     assert found.lost_share == found.lost_ns / Case(run).wall

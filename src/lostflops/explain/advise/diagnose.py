@@ -16,6 +16,7 @@ import msgspec
 
 from lostflops.account.job.headline import describe_job
 from lostflops.account.ledger.few_steps import describe_chosen_steps
+from lostflops.account.ledger.lines import WAIT_LINES
 from lostflops.account.ledger.windows import inferred_steps
 from lostflops.core.errors import UnknownCost, UsageError
 from lostflops.core.estimate import Strength
@@ -51,6 +52,8 @@ if TYPE_CHECKING:
 
 
 _FAILED: Final = "the rule failed"
+_LEFT: Final = 0.1
+"""A claim is dropped if other findings leave less than this part of its time: it would name the same loss again."""
 _NEARLY_HALF: Final = 0.4
 """A more exact claim replaces another if it saves at least this part of the other's saving."""
 
@@ -122,10 +125,30 @@ def examine(case: Case, *, usd_per_hour: float | None = None, rules: Sequence[Ru
     offered = [one for one in offered if not better[id(one)]]
     offered.sort(key=lambda one: (bool(one.doubt), -one.value))
     got = share_out_time([replace(one.claim, suspected=one.doubt) for one in offered], case.lines)
+    taken = [one for one, part in zip(offered, got, strict=True) if _is_taken(one.claim, part)]
+    if taken:  # two findings never save the same time
+        checked = [_mark_taken(one, offered, taken) for one in checked]
+        offered = [one for one in offered if one not in taken]
+        got = share_out_time([replace(one.claim, suspected=one.doubt) for one in offered], case.lines)
     made = _with_own_ids([finding(case, one, part, usd_per_hour) for one, part in zip(offered, got, strict=True)])
     sure = [part for one, part in zip(made, got, strict=True) if not one.is_suspected]
     excess = sum(ns for part in sure for (_, line), ns in part.items() if line == "compute")
     return ExaminedCase(case, tuple(zip(made, offered, strict=True)), tuple(checked), excess)
+
+
+def _is_taken(claim: Claim, part: Mapping[Place, int]) -> bool:
+    """Return whether claims that are served first leave next to nothing of the time that a claim is about."""
+    own = sum(ns for (_, line), ns in claim.taken.items() if line not in WAIT_LINES)
+    left = sum(ns for (_, line), ns in part.items() if line not in WAIT_LINES)
+    return own > 0 and left < _LEFT * own
+
+
+def _mark_taken(one: Checked, offered: Sequence[Priced], taken: Sequence[Priced]) -> Checked:
+    """Mark a rule as named better if the time of all that it found belongs to other findings."""
+    own = [found for found in offered if found.claim.cause == one.cause]
+    if not own or not all(found in taken for found in own):
+        return one
+    return replace(one, outcome=NAMED_BETTER, why="its time belongs to findings with more evidence")
 
 
 def _better_name(one: Priced, offered: Sequence[Priced]) -> str:
