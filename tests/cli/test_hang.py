@@ -140,7 +140,7 @@ def test_a_job_that_hangs_now(lostflops, dumps: Path, tmp_path: Path) -> None:
         path.rename(path.with_name(path.stem.replace("fr_", "flight_")))
     outcome = lostflops("hang", run)
     assert "Rank 1 never arrived" in outcome.out
-    assert " ".join(outcome.out.split()).endswith(f"Next: lostflops ingest {run / 'capture'} -o run")
+    assert " ".join(outcome.out.split()).endswith(f"Next: lostflops ingest {run / 'capture'} -o {run}")
 
 
 def test_a_recorded_job_without_dumps_is_not_asked_to_set_variables(lostflops, tmp_path: Path) -> None:

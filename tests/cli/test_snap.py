@@ -115,6 +115,13 @@ def test_a_job_that_stands_still_is_given_up_on(lostflops, job: Job) -> None:
     assert reasons == ["no trace before the timeout; the last finished step is 7"] * 2
 
 
+def test_without_a_trace_there_is_nothing_to_ingest(lostflops, job: Job) -> None:
+    job.start()
+    job.step(7)
+    outcome = lostflops("snap", job.folder.parent, "--timeout", "1")
+    assert f"Next: lostflops watch {job.folder.parent}" in outcome.out
+
+
 def test_without_a_capture(lostflops, tmp_path: Path) -> None:
     outcome = lostflops("snap", tmp_path)
     assert outcome.code == 2

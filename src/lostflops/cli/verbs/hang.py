@@ -38,7 +38,7 @@ def hang(
         rank = next((row["rank"] for row in result.to_json()["culprits"]), 0)
         following = command("sql", Path(dumps[0]), f"from flight where rank = {rank} order by record desc limit 20")
     elif len(dumps) == 1 and (capture := Path(dumps[0]) / FOLDER).is_dir():
-        following = command("ingest", capture, "-o", "run")
+        following = command("ingest", capture, "-o", dumps[0])
     else:
         # A shell may have spelled out a glob of thousands.
         sources = dumps if len(dumps) <= 3 else [str(place_of(dumps[0]).parent)]

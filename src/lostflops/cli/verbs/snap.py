@@ -148,7 +148,7 @@ def _summarise(run: Path, request: "WindowRequest", answer: _Answer) -> "Result"
         title="Profiled window",
         verdict=f"Steps {_span(request)}: {pluralise(len(answer.traces), 'trace')}{without}.",
         blocks=(held, missing) if answer.missing else (held,),
-        next_command=command("ingest", run / FOLDER, "-o", run),
+        next_command=command("ingest", run / FOLDER, "-o", run) if answer.traces else command("watch", run),
     )
 
 
