@@ -2,9 +2,13 @@
 else."""
 
 import re
+import subprocess
 import sys
+import tempfile
+from contextlib import chdir
 from importlib.metadata import distribution, distributions
 from importlib.resources import files
+from pathlib import Path
 
 DIRECT = {"duckdb", "isal", "msgspec", "numpy", "rich", "scipy", "typer"}
 TOOLS = {"pip", "setuptools", "wheel"}
@@ -34,3 +38,14 @@ for package, name in (("report", "app.js"), ("report", "app.css"), ("serve", "fl
     if not (files("lostflops.show") / package / "assets" / name).is_file():
         sys.exit(f"the web UI lacks {name}")
 print(f"{len(expected)} distributions: {', '.join(sorted(expected))}")
+
+# README's Python, on a run of the demo: nothing but the dependencies of lostflops is there.
+README = Path(__file__).parents[1] / "README.md"
+(snippet,) = [
+    text for text in re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL) if "import lost" in text
+]
+with tempfile.TemporaryDirectory() as folder, chdir(folder):
+    cli = [sys.executable, "-m", "lostflops", "demo", "-o", "run"]
+    subprocess.run(cli, check=True, stdout=subprocess.DEVNULL)
+    exec(compile(snippet, "README.md", "exec"), {})
+print("README.md: its Python runs")
