@@ -26,6 +26,8 @@ _LINE: Final = LINES.index("idle.alloc")
 _OFTEN: Final = 1 / 3
 """At least this share of the steps, and more than this share of the ranks, must allocate: the first steps always do,
 and one rank alone is a straggler."""
+_NO_CACHE: Final = 0.1
+"""With more calls to the driver than this for each kernel, no cache is between: a warm one serves nearly all."""
 _MANY: Final = 100
 """A trace without steps must have at least this many calls: fewer may be start-up."""
 
@@ -42,9 +44,10 @@ def _find(case: Case) -> Iterator[Claim]:
         names.update({name: ns for name, (_, ns, _) in found.items()})
     share = spent / case.wall
     steps = next(one.steps for one in read_computed_ranks(case) if one.rank in calls)
-    per = "per step" if case.total.steps else "in total"
+    per = "per step" if case.total.steps else "in the accounted time"
     if not case.total.steps and max(count for found in calls.values() for count, _, _ in found.values()) < _MANY:
         return
+    most = max(sum(count for count, _, _ in found.values()) for found in calls.values()) / steps
     yield Claim(
         cause="allocator",
         what=(
@@ -64,7 +67,7 @@ def _find(case: Case) -> Iterator[Claim]:
         ),
         strength=Strength.STRONG if case.total.steps else Strength.FAIR,
         certain_if='print torch.cuda.memory_stats()["num_device_alloc"] in each step: it must keep rising.',
-        fix=_fix(set(names)),
+        fix=_fix(case, set(names), most),
     )
 
 
@@ -91,22 +94,34 @@ def _calls(one: Computed) -> dict[str, tuple[int, int, int]]:
     return found
 
 
-def _fix(names: set[str]) -> str:
+def _fix(case: Case, names: set[str], calls: float) -> str:
     if all("Host" in name for name in names):
         return (
             "Use DataLoader(..., pin_memory=True) instead of tensor.pin_memory() in the loop, which allocates each "
             "time. Or pin one buffer before the loop and copy into it."
         )
     freed = any("Free" in name or "Release" in name or "Unmap" in name for name in names)
-    pressure = (
-        " Remove torch.cuda.empty_cache() from the loop. If memory is nearly full, use a smaller batch."
-        if freed
-        else ""
-    )
+    kernels = case.total.kernels / max(len(case.total.ranks), 1) / max(case.total.step_count / len(case.total.ranks), 1)
+    if freed and calls > max(_NO_CACHE * kernels, _MANY):
+        return (
+            "The caching allocator seems to be off, because so many calls reach the driver: unset "
+            "PYTORCH_NO_CUDA_MEMORY_CACHING, and look for a custom one (torch.cuda.memory.CUDAPluggableAllocator)."
+        )
+    empties = " Remove torch.cuda.empty_cache() from the loop." if _has_emptied(case) else ""
+    pressure = f"{empties} If memory is nearly full, use a smaller batch." if freed else ""
     return (
         "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True. Keep batch shapes the same from step to step (pad, or "
         f"sort by length).{pressure}"
     )
+
+
+def _has_emptied(case: Case) -> bool:
+    """Return whether the program was seen to empty the cache, in Python's events or in samples."""
+    ((seen,),) = case.run.rows(
+        """select exists (select 1 from events where contains(name, 'empty_cache'))
+               or exists (select 1 from samples where contains(stack, 'empty_cache '))"""
+    )
+    return bool(seen)
 
 
 RULE: Final = Rule(

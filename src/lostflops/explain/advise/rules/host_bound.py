@@ -12,6 +12,7 @@ from lostflops.core.units import format_ns, format_share, pluralise
 from lostflops.explain.advise.claim import Claim
 from lostflops.explain.advise.rule import Rule
 from lostflops.explain.advise.signs import spread
+from lostflops.explain.advise.signs.compiled import advise_compiling
 from lostflops.explain.advise.signs.python_share import LINE, in_long_stretches
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ _LINE: Final = "idle.host"
 _SMALLEST: Final = 0.05
 _SHORT: Final = 20_000
 """The host cannot run ahead of kernels that take at most this time, in ns: launching a kernel takes about as long."""
+_COMPILE: Final = 'Use torch.compile(model, mode="reduce-overhead"), which replays the step as a CUDA graph.'
 _CHANGE: Final = "launch=free"
 _OWN_COMMUNICATION: Final = "host communication"
 _KERNELS: Final = "select coalesce(median(dur), 0)::bigint, count(*) from events where kind = 'kernel' and rank in ({})"
@@ -46,8 +48,8 @@ def _find(case: Case) -> Iterator[Claim]:
         strength=Strength.STRONG if is_short else Strength.FAIR,
         certain_if="double the batch per device: the step must hardly get longer.",
         fix=(
-            'Use torch.compile(model, mode="reduce-overhead"), which replays the step as a CUDA graph. Or use fewer, '
-            "larger ops (fused or foreach optimizer) or a larger batch per device."
+            advise_compiling(case, _COMPILE, graphs=True)
+            + " Or use fewer, larger ops (fused or foreach optimizer) or a larger batch per device."
         ),
         changes=(_CHANGE,),
     )

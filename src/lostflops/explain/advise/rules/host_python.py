@@ -13,6 +13,7 @@ from lostflops.core.units import format_ns, format_share, pluralise
 from lostflops.explain.advise.claim import Claim, NotChecked
 from lostflops.explain.advise.rule import Rule
 from lostflops.explain.advise.signs import spread
+from lostflops.explain.advise.signs.compiled import advise_compiling
 from lostflops.explain.advise.signs.python_share import (
     FEW,
     LINE,
@@ -78,14 +79,14 @@ def _claim_from_samples(case: Case, share: float, found: Seen) -> Iterator[Claim
         ),
         strength=Strength.STRONG,
         certain_if=f"skip {place} in some steps: they must get shorter by the expected gain.",
-        fix=_fix(found),
+        fix=_fix(case, found),
         changes=(change(part),),
         suspected="" if is_sure else f"The evidence is only {pluralise(found.samples, 'stack sample')}.",
         record="" if is_sure else case.more_steps,
     )
 
 
-def _fix(found: Seen) -> str:
+def _fix(case: Case, found: Seen) -> str:
     if _UPDATE.search(found.places[0][0]):
         return (
             "Use torch.optim.AdamW(model.parameters(), ..., fused=True) or another PyTorch optimizer instead of "
@@ -95,7 +96,8 @@ def _fix(found: Seen) -> str:
     if _FORWARD.search(found.places[0][0]):
         return (
             f"Remove Python work from the forward pass, mostly at {' and '.join(found.sources[:2])}: logging, string "
-            "formatting, .item(), loops over elements. Or use torch.compile(model), or fewer, larger microbatches."
+            "formatting, .item(), loops over elements. "
+            f"{advise_compiling(case, 'Or use torch.compile(model).')} Or use fewer, larger microbatches."
         )
     return (
         f"Run {' and '.join(found.sources[:2])} only every n steps (if step % n == 0: ...), or in another thread or "

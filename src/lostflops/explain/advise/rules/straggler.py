@@ -21,6 +21,7 @@ from lostflops.core.units import format_ns, format_share, pluralise
 from lostflops.explain.advise.claim import Claim
 from lostflops.explain.advise.diagnosis import SMALLEST
 from lostflops.explain.advise.rule import Rule
+from lostflops.explain.advise.signs.compiled import advise_compiling
 from lostflops.explain.advise.signs.drift import Drift, drifts
 from lostflops.explain.advise.signs.late import late_ranks
 from lostflops.explain.advise.signs.waiting import attribute_lateness
@@ -54,10 +55,8 @@ _KINDS: Final = {
 _WORDS: Final = {**CAUSE_WORDS, _HOT: "it gets slower over time"}
 _ON_THREAD: Final = "it runs Python instead of ops"
 _NO_DISPATCH: Final = "launch=free"
-_QUICKER_HOSTS: Final = (
-    'Reduce launch overhead on all ranks, not only on the late ones: use torch.compile(model, mode="reduce-overhead") '
-    "or CUDA graphs, and fewer, larger ops."
-)
+_ALL_RANKS: Final = "Reduce launch overhead on all ranks, not only on the late ones, with fewer, larger ops."
+_COMPILE: Final = 'Use torch.compile(model, mode="reduce-overhead") or CUDA graphs.'
 _ALL_FIXED: Final = "apply the fix on all ranks and record again: the rank must no longer be last."
 _UNSAMPLED: Final = "Record stack samples (lostflops run does by default). "
 _UNSEEN: Final = "unseen"
@@ -112,7 +111,11 @@ def _claim(case: Case, kind: str, late: Sequence[LateRank], hot: Sequence[Drift]
         ),
         strength=Strength.STRONG if is_sure else Strength.FAIR,
         certain_if=_ALL_FIXED if starved else _SEEN_LATER if kind == _UNSEEN else _certain(case, kind, ranks),
-        fix=_QUICKER_HOSTS if starved else _LOOK_LONGER if kind == _UNSEEN else _fix(case, kind, ranks, sources),
+        fix=f"{_ALL_RANKS} {advise_compiling(case, _COMPILE, graphs=True)}"
+        if starved
+        else _LOOK_LONGER
+        if kind == _UNSEEN
+        else _fix(case, kind, ranks, sources),
         changes=changes if saving is None else (),
         saving=saving,
         ranks=ranks,

@@ -18,6 +18,7 @@ from lostflops.core.results import Evidence
 from lostflops.core.units import format_ns, format_share
 from lostflops.explain.advise.claim import Claim
 from lostflops.explain.advise.rule import Rule
+from lostflops.explain.advise.signs.compiled import advise_compiling
 from lostflops.explain.advise.signs.computed_ranks import (
     attribute_line_share,
     on_device,
@@ -85,10 +86,11 @@ def _find(case: Case) -> Iterator[Claim]:
         taken=attribute_line_share(case, "compute", saved, ranks),
         evidence=tuple(_evidence(worst)),
         strength=Strength.STRONG if idle < 1 - _BUSY else Strength.FAIR,
-        certain_if="record with torch.compile, after its first steps: these kernels must be fused.",
+        certain_if="record with these kernels compiled, after the first steps: they must be fused.",
         fix=(
-            "Use torch.compile(model), or compile only the modules with these kernels. Or call F.gelu, F.layer_norm, "
-            "F.rms_norm, F.scaled_dot_product_attention and F.cross_entropy instead of writing out their formulas."
+            advise_compiling(case, "Use torch.compile(model), or compile only the modules with these kernels.")
+            + " Or call F.gelu, F.layer_norm, F.rms_norm, F.scaled_dot_product_attention and F.cross_entropy instead "
+            "of writing out their formulas."
         ),
         saving=Estimate.bound(spent, "the time of these kernels"),
     )
