@@ -54,7 +54,7 @@ FLAGS = {
         "--keep-raw",
         "--json",
     },
-    "report": {"RUN", "--window", "--rank", "--step", "--by", "--full", "--findings", "--html", "--json"}
+    "report": {"RUN", "--window", "--rank", "--step", "--by", "--job", "--full", "--findings", "--html", "--json"}
     | CLAIMS
     | MARKDOWN,
     "open": {"RUN", "--out", "--browser", "--json"},

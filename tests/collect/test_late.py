@@ -208,7 +208,7 @@ def test_what_was_carried_from_a_spool_that_is_gone_is_read(
     carrying = gatherer(places)
     carrying.gather()
     shutil.rmtree(places.local)
-    run._conclude(places, carrying, as_json=False, is_gone=False)
+    run._conclude(places, carrying, as_json=False, is_gone=False, status=0)
     assert (
         f"{places.local} on {socket.gethostname()} is gone: the last records of its ranks are lost."
         in capsys.readouterr().err

@@ -17,6 +17,7 @@ import torch
 
 from lostflops.account.memory.out_of_memory import explain_out_of_memory, ran_out
 from lostflops.collect import out_of_memory
+from lostflops.collect.endings import uncaught
 from lostflops.store.run import Run
 
 JOB = str(Path(__file__).with_name("out_of_memory_job.py"))
@@ -95,12 +96,13 @@ def test_what_torch_says_of_a_device_is_read_and_nothing_else_is_kept() -> None:
     ],
 )
 def test_only_a_lack_of_memory_counts(monkeypatch: pytest.MonkeyPatch, error: BaseException, is_found: bool) -> None:
+    assert (out_of_memory.ending(error) is error) is is_found
     monkeypatch.setattr(sys, "last_value", error, raising=False)
-    assert (out_of_memory.ending() is error) is is_found
-    assert out_of_memory.ending(id(error)) is None
+    assert uncaught() is error
+    assert uncaught(id(error)) is None
 
 
-def test_an_error_raised_from_one_of_memory_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_raised_from_one_of_memory_counts() -> None:
     cause = MemoryError()
     for around in (RuntimeError("training failed"), RuntimeError("hidden")):
         try:
@@ -110,8 +112,7 @@ def test_an_error_raised_from_one_of_memory_counts(monkeypatch: pytest.MonkeyPat
                 raise around from (error if "failed" in str(around) else None)
         except RuntimeError as error:
             last = error
-        monkeypatch.setattr(sys, "last_value", last, raising=False)
-        assert out_of_memory.ending() is (cause if "failed" in str(around) else None)
+        assert out_of_memory.ending(last) is (cause if "failed" in str(around) else None)
 
 
 def test_storages_count_once_and_subclasses_by_what_they_hold() -> None:

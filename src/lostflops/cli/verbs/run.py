@@ -251,12 +251,10 @@ def _conclude(places: LatePlaces, gatherer: "Gatherer | None", as_json: bool, *,
         _remove_empty(places.run)
         return
     if is_empty:
-        why = "no process of the command trained with PyTorch (no backward pass or optimizer step)"
-        tell(
-            f"nothing was recorded: {why}. To find out why: {command('doctor')}"
-            if status == 0
-            else f"the command {_describe_status(status)} before it trained, so nothing was recorded: {why}."
-        )
+        who, why = "no process of the command", f" To find out why: {command('doctor')}"
+        if status:
+            who, why = f"the command {_describe_status(status)} before a process of it", ""
+        tell(f"nothing was recorded: {who} trained with PyTorch (no backward pass or optimizer step).{why}")
         if gatherer is not None:
             shutil.rmtree(places.local, ignore_errors=True)
         _remove_empty(places.run)

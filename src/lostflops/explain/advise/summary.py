@@ -134,9 +134,10 @@ def _with_findings(answer: Result, run: Run, sentence: Callable[[Diagnosis], str
         found = diagnosis_of(run)
     block = Findings("findings", "What to do", found.findings, FIRST, is_brief=True)
     is_shown = shown and bool(found.findings)
+    located = (tabulate_located(found),) if answer.name == "report" else ()
     return replace(
         answer,
         verdict=sentence(found),
         blocks=(block, *answer.blocks) if is_shown else answer.blocks,
-        more=(*answer.more, *(() if is_shown else (block,)), tabulate_located(found)),
+        more=(*answer.more, *(() if is_shown else (block,)), *located),
     )
