@@ -117,6 +117,18 @@ def check_phases(steps: list[dict[str, Any]]) -> None:
     assert share(steps, "forward") + share(steps, "backward") + share(steps, "optimizer") > 0.3
 
 
+def check_whole_job(folder: Path, ranks: int) -> None:
+    """Each rank's lines sum to the time from the start of the command to its end, and nothing of it is unknown."""
+    with Run.open(folder) as run:
+        whole = {row["rank"]: row for row in report(run).to_json()["life_by_rank"]}
+    command = records(folder, "job")
+    assert sorted(whole) == list(range(ranks))
+    for rank, row in whole.items():
+        (told,) = [one["value"] for one in command[rank] if one["key"] == "command"]
+        assert sum(row["lines"].values()) == row["wall_ns"] == told["stop"] - told["start"]
+        assert row["lines"].get("unknown", 0) < 0.02 * row["wall_ns"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("example", UNCHANGED, ids=lambda example: example.script)
 def test_a_script_is_recorded_as_it_is(tmp_path: Path, example: Example) -> None:
@@ -135,6 +147,7 @@ def test_a_script_is_recorded_as_it_is(tmp_path: Path, example: Example) -> None
         check_phases(of_rank)
     notes = [note["what"] for of_rank in records(tmp_path / "run", "note").values() for note in of_rank]
     assert "collector_errors" not in notes
+    check_whole_job(tmp_path / "run", example.ranks)
 
 
 @pytest.mark.slow
