@@ -83,7 +83,7 @@ def _parse_traceback(text: str) -> dict[str, Any]:
 
 
 @dataclass(slots=True)
-class _Session:
+class _LastProcess:
     """The newest process in the file of a rank."""
 
     path: Path
@@ -111,15 +111,15 @@ def tell_of_command(folder: Path, value: Mapping[str, Any]) -> None:
         _append(one, COMMAND, value)
 
 
-def _newest_sessions(folder: Path) -> Iterable[_Session]:
+def _newest_sessions(folder: Path) -> Iterable[_LastProcess]:
     for path in sorted(folder.rglob(f"rank-*{SUFFIX}")):
-        newest: _Session | None = None
+        newest: _LastProcess | None = None
         reader = FrameReader()
         with path.open("rb") as file:
             while block := file.read(_BLOCK):
                 for frame in reader.feed(block):
                     if newest is None or newest.name != frame.session:
-                        newest = _Session(path, frame.rank, frame.session, 0, None)
+                        newest = _LastProcess(path, frame.rank, frame.session, 0, None)
                     newest.records = max(newest.records, frame.first + len(frame.records))
                     records: list[object] = [*frame.records]
                     told = [one for one in records if isinstance(one, dict) and one.get("kind") == "session"]
@@ -128,7 +128,7 @@ def _newest_sessions(folder: Path) -> Iterable[_Session]:
             yield newest
 
 
-def _append(session: _Session, key: str, value: Mapping[str, Any]) -> None:
+def _append(session: _LastProcess, key: str, value: Mapping[str, Any]) -> None:
     frame = frame_bytes(
         session.rank, session.name, session.records, 0, [{"kind": "job", "key": key, "value": dict(value)}]
     )

@@ -79,7 +79,7 @@ well = fact("ended", {"wall": BASE + 1_500 * MS, "error": None, "stack": None})
                 rank_of(0, raised("RuntimeError", 1_100, OF_TORCH), command(1)),
                 rank_of(1, command(1), ended=False),
             ],
-            "Rank 1 was killed after step 4; nobody told by what. Then rank 0 raised RuntimeError at train.py:31 "
+            "Rank 1 was killed after step 4; by what was not recorded. Then rank 0 raised RuntimeError at train.py:31 "
             "(train_step).",
             id="a rank that nobody saw die",
         ),

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 _LAST: Final = f"""
     with newest as (from attempts where attempt = (select max(attempt) from attempts)),
     stepped as (select rank, max(step) as step from timings join newest using (rank, attempt) group by rank),
-    told as (
+    said as (
         select rank, {", ".join(f"max(value) filter (key = '{key}') as {key}" for key in (ENDED, FAILED, COMMAND))}
         from job semi join newest using (rank, attempt) group by rank
     )
-    select rank, newest.ended, stop, step, told.ended, failed, command
-    from newest left join stepped using (rank) left join told using (rank) order by rank"""
+    select rank, newest.ended, stop, step, said.ended, failed, command
+    from newest left join stepped using (rank) left join said using (rank) order by rank"""
 _ASKED: Final = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
 """Signals that ask a process to end: a launcher sends them to the ranks that are left."""
 _FOLLOWS: Final = ("torch/distributed/", "torch/nn/parallel/")
@@ -117,7 +117,7 @@ def describe_ending(found: Ending | None) -> str:
     after = "in its first step" if first.step is None else f"after step {first.step}"
     told = f"Rank {first.rank} {first.describe()}, {after}."
     if not (first.has_failed or first.signal):
-        told = f"Rank {first.rank} was killed {after}; nobody told by what."
+        told = f"Rank {first.rank} was killed {after}; by what was not recorded."
     return " ".join((told, *_describe_others(found.others, first)))
 
 

@@ -37,7 +37,7 @@ _OWN: Final = "own code"
 _FORWARD_METHOD: Final = "forward"
 
 
-class Site(NamedTuple):
+class CallSite(NamedTuple):
     """A function of the program, and what it does there: a pass, or work of its own."""
 
     does: str
@@ -48,7 +48,7 @@ class Site(NamedTuple):
 class _Sample(NamedTuple):
     """A stack as far as it locates a loss."""
 
-    site: Site
+    site: CallSite
     place: str
     """The line of the site, as `train.py:12`."""
     inside: tuple[str, ...]
@@ -61,7 +61,7 @@ class _Sample(NamedTuple):
 class _Located:
     """What one function of the program costs besides what a step needs."""
 
-    site: Site
+    site: CallSite
     lines: Counter[str] = field(default_factory=Counter)
     """Lost time by line of the ledger, in ns over all ranks."""
     places: Counter[str] = field(default_factory=Counter)
@@ -120,7 +120,7 @@ def locate(total: RunLedger) -> tuple[LocatedLoss, ...]:
         for stack, ns in stacks.items()
     ]
     needed = _find_needed([(ns, sample) for _, ns, sample in seen])
-    found: dict[Site, _Located] = {}
+    found: dict[CallSite, _Located] = {}
     for line, ns, sample in seen:
         is_lost = line != "compute" or (sample.site, sample.place) not in needed
         found.setdefault(sample.site, _Located(sample.site)).add(line, ns, sample, is_lost=is_lost)
@@ -129,10 +129,10 @@ def locate(total: RunLedger) -> tuple[LocatedLoss, ...]:
     return tuple(one.finish(total.total_ns or 1) for one in ordered)
 
 
-def _find_needed(seen: Sequence[tuple[int, _Sample]]) -> set[tuple[Site, str]]:
+def _find_needed(seen: Sequence[tuple[int, _Sample]]) -> set[tuple[CallSite, str]]:
     """Return the passes that a step needs, each by its call: of several calls of a pass the one that takes most time,
     and all of optimizers."""
-    whole: dict[tuple[Site, str], int] = {}
+    whole: dict[tuple[CallSite, str], int] = {}
     for ns, sample in seen:
         call = sample.site, sample.place
         whole[call] = whole.get(call, 0) + ns
@@ -160,7 +160,7 @@ def _read(stack: str, enclosing: Collection[str]) -> _Sample:
         site, does, inside = last, _OWN, own[-2:-1]
     called = next((frame for frame in frames[site + 1 :] if not _is_wrapper(frame)), "")
     return _Sample(
-        Site(does, function_of(frames[site]), place_of(frames[site]).rpartition(":")[0]),
+        CallSite(does, function_of(frames[site]), place_of(frames[site]).rpartition(":")[0]),
         place_of(frames[site]),
         tuple(frames[at] for at in reversed(inside)),
         function_of(called),
@@ -183,7 +183,7 @@ def _is_of_pass(frame: str, phase: int) -> bool:
 def _describe(one: _Located, whole: int) -> str:
     """Return a located loss in a sentence.
 
-    >>> site = Site("own code", "Meter.add", "train.py")
+    >>> site = CallSite("own code", "Meter.add", "train.py")
     >>> made = _Located(site)
     >>> made.add("comm.transfer", 30, _Sample(site, "train.py:41", (), "all_reduce"), is_lost=True)
     >>> _describe(made, 100)
