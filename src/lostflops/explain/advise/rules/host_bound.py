@@ -47,12 +47,14 @@ def _find(case: Case) -> Iterator[Claim]:
         evidence=tuple(_evidence(case, typical, kernels)),
         strength=Strength.STRONG if is_short else Strength.FAIR,
         certain_if="double the batch per device: the step must hardly get longer.",
-        fix=(
-            advise_compiling(case, _COMPILE, graphs=True)
-            + " Or use fewer, larger ops (fused or foreach optimizer) or a larger batch per device."
-        ),
+        fix=_fix(case),
         changes=(_CHANGE,),
     )
+
+
+def _fix(case: Case) -> str:
+    compiling = advise_compiling(case, _COMPILE, graphs=True)
+    return f"{compiling} Or use fewer, larger ops (fused or foreach optimizer) or a larger batch per device."
 
 
 def _evidence(case: Case, typical: int, kernels: int) -> Iterator[Evidence]:

@@ -87,12 +87,16 @@ def _find(case: Case) -> Iterator[Claim]:
         evidence=tuple(_evidence(worst)),
         strength=Strength.STRONG if idle < 1 - _BUSY else Strength.FAIR,
         certain_if="record with these kernels compiled, after the first steps: they must be fused.",
-        fix=(
-            advise_compiling(case, "Use torch.compile(model), or compile only the modules with these kernels.")
-            + " Or call F.gelu, F.layer_norm, F.rms_norm, F.scaled_dot_product_attention and F.cross_entropy instead "
-            "of writing out their formulas."
-        ),
+        fix=_fix(case),
         saving=Estimate.bound(spent, "the time of these kernels"),
+    )
+
+
+def _fix(case: Case) -> str:
+    compiling = advise_compiling(case, "Use torch.compile(model), or compile only the modules with these kernels.")
+    return (
+        f"{compiling} Or call F.gelu, F.layer_norm, F.rms_norm, F.scaled_dot_product_attention and F.cross_entropy "
+        "instead of writing out their formulas."
     )
 
 
