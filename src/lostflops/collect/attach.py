@@ -42,7 +42,7 @@ def detach() -> None:
     """End the recording of this process before the process ends; it may be attached again."""
     recorder, current.recorder = current.recorder, None
     if recorder is not None:
-        recorder.close()
+        recorder.close(is_exit=False)
         recorder.remove_hooks()
         atexit.unregister(recorder.close)
 

@@ -40,9 +40,9 @@ ANOMALIES: Final = "anomalies"
 """Folder of a run, beside that of its capture, with what a job that watched itself noticed."""
 VERSION: Final = 1
 BEGAN, ENDED, FAILED, COMMAND = "began", "ended", "failed", "command"
-COMPILATION, OPTIMIZER = "compilation", "optimizer"
+COMPILATION, OPTIMIZER, STOPPED = "compilation", "optimizer", "stopped"
 """Keys of facts: when a process began, how it ended, the same as its launcher saw it, when its command began and ended,
-what torch.compile compiled, and the optimizers that kinds of steps are made of."""
+what torch.compile compiled, the optimizers that kinds of steps are made of, and when the collector stopped."""
 
 _MAGIC: Final = b"\x89LFC"
 _HEADER: Final = struct.Struct("<4sIII")

@@ -12,8 +12,12 @@ from lostflops.collect.sampler import place
 
 _MOST: Final = 200
 """Compilations that are recorded of a process: a job that compiles in every step has said enough by then."""
-_CONSTANT: Final = re.compile(r"==.*|'[^']*'|\"[^\"]*\"")
-"""Parts of a guard that may hold a value of the program; sizes in `size mismatch` are none."""
+_MISMATCH: Final = re.compile(
+    r"tensor '(?P<name>[A-Za-z_]\w*)[^:]*' (?P<what>(?:size|stride|dtype|rank|device|requires_grad) mismatch"
+    r"(?: at index \d+)?\. expected [\w:\[\], -]{1,60}, actual [\w:\[\], -]{1,60})"
+)
+_GUARDED: Final = re.compile(r"L\['(?P<name>[A-Za-z_]\w*)'\]")
+"""Guards, as far as they are known to hold no value of the program."""
 _FRAME: Final = re.compile(r"Line: (?P<line>\d+), Name: (?P<function>\S+), Filename: (?P<file>.+)")
 
 
@@ -63,14 +67,18 @@ def _stack(lines: object) -> str | None:
 
 
 def clean(reason: str) -> str:
-    """Return why a guard failed without what may be a value of the program.
+    """Return why a guard failed without what may be a value of the program: of a tensor its sizes, of all else what was
+    compared, by the outermost name.
 
     >>> clean("0/0: tensor 'x' size mismatch at index 0. expected 8, actual 4")
     "tensor 'x' size mismatch at index 0. expected 8, actual 4"
-    >>> clean("0/1: L['self'].mode == 'secret'")
-    'L[...].mode'
+    >>> clean("0/0: tensor 'batch['secret']' dtype mismatch. expected Float, actual Double")
+    "tensor 'batch' dtype mismatch. expected Float, actual Double"
+    >>> clean("0/1: L['self'].mode == 'secret'"), clean("0/1: not a guard")
+    ("guard on L['self']", 'guard')
     """
-    text = reason.split("\n", maxsplit=1)[0].partition(": ")[2] or reason
-    if "mismatch" not in text:
-        text = _CONSTANT.sub(lambda found: "" if found[0].startswith("==") else "...", text).strip()
-    return text[:_MOST]
+    text = reason.partition("\n")[0]
+    if found := _MISMATCH.search(text):
+        return f"tensor '{found['name']}' {found['what']}"
+    found = _GUARDED.search(text)
+    return f"guard on L['{found['name']}']" if found else "guard"

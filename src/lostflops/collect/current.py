@@ -8,3 +8,5 @@ if TYPE_CHECKING:
     from lostflops.collect.recorder import Recorder
 
 recorder: Recorder | None = None
+import_began: int | None = None
+"""When this process began to import torch, as Unix time in ns; None if nobody saw it."""

@@ -9,23 +9,28 @@ Only the type of an error and the lines that it passed through are kept: its mes
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
+import socket
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
-from lostflops.collect.capture import COMMAND, FAILED, SUFFIX, FrameReader, frame_bytes
+from lostflops.collect.capture import BEGAN, COMMAND, FAILED, SUFFIX, Frame, FrameReader, frame_bytes
 from lostflops.collect.sampler import label, place
 
 _LINE: Final = re.compile(r'^  File "(?P<file>[^"\n]+)", line (?P<line>\d+), in (?P<function>\S+)', re.MULTILINE)
+_IN_A_WORKER: Final = "\nOriginal Traceback (most recent call last):\n"
 _ERROR: Final = re.compile(r"^(?:\w+\.)*(?P<type>[A-Za-z_]\w*)(?::|$)", re.MULTILINE)
 _DEEPEST: Final = 200
-_BLOCK: Final = 1 << 20
+_END: Final = 4 << 20
+"""Bytes at each end of a large file: the first have the process, the last the number of its records."""
 
 
 def process_start() -> int | None:
@@ -42,7 +47,11 @@ def describe_error(error: BaseException | None) -> dict[str, Any]:
     """Return the type of an error and its stack, outermost frame first, as in samples; both None without an error."""
     if error is None:
         return {"error": None, "stack": None}
-    return {"error": type(error).__name__, "stack": ";".join(_frames(error.__traceback__)) or None}
+    kind = type(error)
+    name = kind.__name__ if kind.__name__[:1].isupper() else f"{kind.__module__}.{kind.__name__}"
+    # A loader raises the error of its worker again, with the worker's traceback in the message.
+    stack = _parse_traceback(str(error))["stack"] if _IN_A_WORKER in str(error) else None
+    return {"error": name, "stack": stack or ";".join(_frames(error.__traceback__)) or None}
 
 
 def _frames(trace: TracebackType | None) -> list[str]:
@@ -60,6 +69,12 @@ def uncaught(earlier: int = 0) -> BaseException | None:
     return None if error is None or id(error) == earlier else error
 
 
+def uncaught_at_exit(earlier: int = 0) -> BaseException | None:
+    """Return the error that ended this program, when its exit functions run. Where people type, errors end nothing."""
+    is_typed = hasattr(sys, "ps1") or "IPython" in sys.modules
+    return None if is_typed else uncaught(earlier)
+
+
 def failures(error: BaseException | None) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield what the error of a launcher says of its processes: their ids, and how each ended."""
     found = getattr(error, "failures", None)
@@ -75,11 +90,12 @@ def _status(code: int) -> dict[str, Any]:
 
 
 def _parse_traceback(text: str) -> dict[str, Any]:
-    """Return type and stack of an error from its printed traceback; the last one in the text counts."""
+    """Return type and stack of an error from its printed traceback; the last one in the text counts. What follows its
+    type is its message, of which nothing is kept."""
     lines = [*_LINE.finditer(text)]
     types = [*_ERROR.finditer(text, lines[-1].end())] if lines else []
     stack = ";".join(f"{one['function']} {place(one['file'])}:{one['line']}" for one in lines[-_DEEPEST:])
-    return {"error": types[-1]["type"] if types else None, "stack": stack or None}
+    return {"error": types[0]["type"] if types else None, "stack": stack or None}
 
 
 @dataclass(slots=True)
@@ -89,16 +105,30 @@ class _LastProcess:
     path: Path
     rank: int
     name: str
-    records: int
-    process: int | None
+    records: int = 0
+    process: int | None = None
+    host: str | None = None
+    command: int | None = None
+    """When its command was started."""
+
+    def take(self, record: object) -> None:
+        match record:
+            case {"kind": "session", "pid": int(process), "host": str(host)}:
+                self.process, self.host = process, host
+            case {"kind": "job", "key": key, "value": {"command": int(start)}} if key == BEGAN:
+                self.command = start
 
 
-def tell_of_failures(folder: Path, error: BaseException | None) -> None:
-    """Add to the capture of each process that a launcher's error names how it ended; if the error names none, but a
-    signal, then that one ended them all."""
+def tell_of_failures(folder: Path, error: BaseException | None, command: int | None = None) -> None:
+    """Add to the capture of each process of this host that a launcher's error names how it ended; if the error names
+    none, but a signal, then that one ended them all."""
     by_process = dict(failures(error))
     received = getattr(error, "sigval", None)
-    for one in _newest_sessions(folder) if by_process or received is not None else ():
+    if not by_process and received is None:
+        return
+    for one in _last_processes(folder, command):
+        if one.host != socket.gethostname():
+            continue
         if one.process in by_process:
             _append(one, FAILED, by_process[one.process])
         elif received is not None:
@@ -106,31 +136,57 @@ def tell_of_failures(folder: Path, error: BaseException | None) -> None:
 
 
 def tell_of_command(folder: Path, value: Mapping[str, Any]) -> None:
-    """Add to the capture of all ranks in a folder when their command began and ended, and with what status."""
-    for one in _newest_sessions(folder):
+    """Add to the capture of all ranks of a command when it began and ended, and with what status."""
+    for one in _last_processes(folder, value.get("start")):
         _append(one, COMMAND, value)
 
 
-def _newest_sessions(folder: Path) -> Iterable[_LastProcess]:
+def _last_processes(folder: Path, command: int | None) -> Iterator[_LastProcess]:
+    """Yield the newest process of each rank, if this command started it and it has ended."""
     for path in sorted(folder.rglob(f"rank-*{SUFFIX}")):
-        newest: _LastProcess | None = None
-        reader = FrameReader()
-        with path.open("rb") as file:
-            while block := file.read(_BLOCK):
-                for frame in reader.feed(block):
-                    if newest is None or newest.name != frame.session:
-                        newest = _LastProcess(path, frame.rank, frame.session, 0, None)
-                    newest.records = max(newest.records, frame.first + len(frame.records))
-                    records: list[object] = [*frame.records]
-                    told = [one for one in records if isinstance(one, dict) and one.get("kind") == "session"]
-                    newest.process = told[-1].get("pid") if told else newest.process
-        if newest is not None:
-            yield newest
+        with suppress(OSError):
+            found = _last_process(path)
+            if found is not None and found.command == command:
+                yield found
 
 
-def _append(session: _LastProcess, key: str, value: Mapping[str, Any]) -> None:
-    frame = frame_bytes(
-        session.rank, session.name, session.records, 0, [{"kind": "job", "key": key, "value": dict(value)}]
-    )
-    with session.path.open("ab") as file:
-        file.write(frame)
+def _last_process(path: Path) -> _LastProcess | None:
+    """Return the newest process of a rank; None if it still writes, which its lock shows. Of a large file only both
+    ends are read."""
+    newest: _LastProcess | None = None
+    with path.open("rb") as file:
+        if _is_locked(path):
+            return None
+        for frame in _read_ends(file):
+            if newest is None or newest.name != frame.session:
+                newest = _LastProcess(path, frame.rank, frame.session)
+            newest.records = max(newest.records, frame.first + len(frame.records))
+            for record in frame.records:
+                newest.take(record)
+    return newest
+
+
+def _is_locked(path: Path) -> bool:
+    with path.open("ab") as file:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError):
+            return True
+        except OSError:  # a file system without locks
+            return False
+    return False
+
+
+def _read_ends(file: BinaryIO) -> Iterator[Frame]:
+    reader = FrameReader()
+    size = file.seek(0, os.SEEK_END)
+    for start, stop in [(0, size)] if size <= 2 * _END else [(0, _END), (size - _END, size)]:
+        file.seek(start)
+        yield from reader.feed(file.read(stop - start))
+    yield from reader.finish()  # a torn frame at the end hides nothing that comes after it
+
+
+def _append(process: _LastProcess, key: str, value: Mapping[str, Any]) -> None:
+    record = {"kind": "job", "key": key, "value": dict(value)}
+    with suppress(OSError), process.path.open("ab") as file:
+        file.write(frame_bytes(process.rank, process.name, process.records, 0, [record]))

@@ -188,6 +188,7 @@ def _setup(recorder: Recorder, original: Callable[..., Any]) -> Callable[..., An
         finally:
             recorder.group_setup += time.monotonic_ns() - began
 
+    init_process_group.__module__ = "torch.distributed"  # where it can be found, so that it can be pickled
     return init_process_group
 
 

@@ -22,10 +22,11 @@ from typing import Any, Final
 from torch.compiler import is_compiling
 
 from lostflops._version import __version__
+from lostflops.collect import current
 from lostflops.collect.budget import EDGES_ONLY, NO_RING, OFF, Budget
-from lostflops.collect.capture import BEGAN, ENDED, VERSION
+from lostflops.collect.capture import BEGAN, ENDED, STOPPED, VERSION
 from lostflops.collect.compilations import Compilations
-from lostflops.collect.endings import describe_error, process_start, tell_of_failures, uncaught
+from lostflops.collect.endings import describe_error, process_start, tell_of_failures, uncaught, uncaught_at_exit
 from lostflops.collect.graph_captures import GraphCaptures
 from lostflops.collect.marks import Marks
 from lostflops.collect.settings import Settings
@@ -42,7 +43,7 @@ _CLOCK_EVERY: Final = 60_000_000_000
 class Recorder:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.is_off = False
+        self.is_off = self._was_off = False
         self.rank, self.world_size, self.local_rank = 0, 1, 0
         self.host = socket.gethostname()
         self.session = uuid.uuid4().hex[:16]
@@ -119,12 +120,12 @@ class Recorder:
         try:
             if optimizer not in self._optimizers:
                 self._optimizers.add(optimizer)
-                self._kinds.add(optimizer)
                 if self.forward_calls is not None:
                     self.forward_calls.is_due = True
             self._hidden = None
             if threading.get_ident() != self._thread:
                 self.clock.updated_elsewhere()
+            self._kinds.add(optimizer)
         except Exception as error:  # noqa: BLE001
             self.count_failure(error)
 
@@ -266,21 +267,29 @@ class Recorder:
         if self.writer is not None and os.getpid() == self._process:
             self.writer.flush()
 
-    def close(self) -> None:
-        """Write at exit what is still known, then the end."""
+    def close(self, *, is_exit: bool = True) -> None:
+        """Write what is still known, then the end; `is_exit` if the program ends too, and may say of what."""
         if os.getpid() != self._process:
             self.is_off = True
             return
         began = self.wall()
         ran_out = self._ran_out()
-        self.is_off = True
+        error = uncaught_at_exit(self._earlier_error) if is_exit else None
+        self._was_off, self.is_off = self.is_off, True
         if self.writer is None:
-            self._tell_of_failures()
+            with suppress(Exception):  # a process that did not train may have launched those that did
+                tell_of_failures(self.settings.folder, error, self.settings.began)
             return
         if ran_out is not None:
             self.put({"kind": "job", "key": "out_of_memory", "value": ran_out})
-        self.put({"kind": "job", "key": ENDED, "value": {"wall": began, **describe_error(self._uncaught())}})
-        for last in (self._stalls.close, self.windows.close, self._describe_other_profilers, self._last_words):
+        self.put({"kind": "job", "key": ENDED, "value": {"wall": began, **describe_error(error)}})
+        for last in (
+            self._finish_steps,
+            self._stalls.close,
+            self.windows.close,
+            self._describe_other_profilers,
+            self._last_words,
+        ):
             try:
                 last()
             except Exception as error:  # noqa: BLE001
@@ -288,27 +297,25 @@ class Recorder:
         self.put({"kind": "end", "wall": self.wall(), "reason": "exit"})
         self.writer.close()
 
+    def _finish_steps(self) -> None:
+        """Record the only step of a program, whose end nothing else shows, and what was compiled since the last."""
+        if not self._was_off:
+            self.clock.finish()
+        for record in self._compilations.take(self.clock.step.number):
+            self.put(record)
+
     def _describe_other_profilers(self) -> None:
         from lostflops.collect.other_profilers import others
 
         if (record := others().record) is not None:
             self.put({"kind": "job", "key": "own_profiler", "value": record})
 
-    def _uncaught(self) -> BaseException | None:
-        return uncaught(self._earlier_error)
-
-    def _tell_of_failures(self) -> None:
-        """A process that did not train may have launched those that did, and know how they ended."""
-        if (error := self._uncaught()) is not None:
-            with suppress(Exception):
-                tell_of_failures(self.settings.folder, error)
-
     def _ran_out(self) -> dict[str, Any] | None:
         """Return the last state of a program that ends because it ran out of memory; None if it does not.
 
         A program that has not trained yet is recorded too: most run out of memory in their first pass.
         """
-        last = self._uncaught()
+        last = uncaught(self._earlier_error)
         if last is None:
             return None
         try:
@@ -366,7 +373,8 @@ class Recorder:
             {"kind": "session", "version": VERSION, "host": self.host, "pid": os.getpid(), "wall": self.wall(now),
              "monotonic": now, "lostflops": __version__, **found}
         )  # fmt: skip
-        times = {"command": self.settings.began, "process": process_start(), "torch": self.wall(self._attached)}
+        times = {"command": self.settings.began, "process": process_start(), "import": current.import_began}
+        times["torch"] = self.wall(self._attached)
         self.put({"kind": "job", "key": BEGAN, "value": {**times, "process_group": self.group_setup}})
         for what in self.unseen:
             self.note("hooks_missing", f"this version of torch does not let the collector observe {what}")
@@ -497,6 +505,7 @@ class Recorder:
     def _give_up(self, reason: str) -> None:
         """Stop recording, on the training thread, and end what is open: hooks do nothing from now on."""
         self.is_off = True
+        self.put({"kind": "job", "key": STOPPED, "value": {"wall": self.wall(), "reason": reason}})
         if self.windows is not None:
             self.windows.give_up(reason)
 

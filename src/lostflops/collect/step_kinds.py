@@ -1,6 +1,7 @@
 """Kinds of steps: a job may train several models in turn, and a step of one is no measure for a step of another.
 
-A step's kind is the set of optimizers that stepped in it, by numbers in the order in which they first stepped.
+A step's kind is the set of optimizers that stepped in it, by numbers in the order in which they first stepped. Those
+of one type and size have one number: a program may make a new optimizer for each epoch.
 """
 
 from __future__ import annotations
@@ -21,18 +22,20 @@ class StepKinds:
     def __init__(self, put: Callable[[dict[str, Any]], None]) -> None:
         self._put = put
         self._numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
-        self._count = 0
+        self._known: dict[tuple[str, int], int] = {}
 
     def add(self, optimizer: Any) -> None:
         """Number an optimizer that has not stepped before."""
-        if optimizer in self._numbers or self._count >= _MOST:
+        if optimizer in self._numbers:
             return
-        number = self._numbers[optimizer] = self._count
-        self._count += 1
         groups = getattr(optimizer, "param_groups", ())
-        parameters = sum(one.numel() for group in groups for one in group["params"])
-        value = {"number": number, "type": type(optimizer).__name__, "parameters": parameters}
-        self._put({"kind": "job", "key": OPTIMIZER, "value": value})
+        one = type(optimizer).__name__, sum(one.numel() for group in groups for one in group["params"])
+        if one not in self._known and len(self._known) < _MOST:
+            self._known[one] = len(self._known)
+            value = {"number": self._known[one], "type": one[0], "parameters": one[1]}
+            self._put({"kind": "job", "key": OPTIMIZER, "value": value})
+        if one in self._known:
+            self._numbers[optimizer] = self._known[one]
 
     def kind_of(self, stepped: Collection[int]) -> str | None:
         """Return the kind of a step by the identities of the optimizers that stepped; None if one is not known."""

@@ -169,6 +169,11 @@ class StepClock:
         self._finish(self.step, now, ClockedStep(number=self.step.number + 1, start=now))
         self._forward_left = -1
 
+    def finish(self) -> None:
+        """End the first round of optimizers, which no second one follows."""
+        if self._tentative is not None and self._closing is None and not self.is_explicit:
+            self._close_afterwards()
+
     def _close_afterwards(self) -> None:
         """End the step with its last optimizer, as its round is over; what came since belongs to the next step."""
         ended = self._tentative

@@ -42,6 +42,8 @@ def told(folder: Path, ranks: Sequence[list[Record]]) -> str:
         return describe_ending(ending_of(run))
 
 
+IN_BACKWARD = "train_step train.py:31;backward torch/_tensor.py:7;_engine_run_backward torch/autograd/graph.py:9"
+stopped = fact("stopped", {"wall": BASE + 1_000 * MS, "reason": "overhead"})
 well = fact("ended", {"wall": BASE + 1_500 * MS, "error": None, "stack": None})
 
 
@@ -87,6 +89,33 @@ well = fact("ended", {"wall": BASE + 1_500 * MS, "error": None, "stack": None})
             [rank_of(0, command(signal=15), ended=False), rank_of(1, command(signal=15), ended=False, steps=4)],
             "The job was ended by SIGTERM after step 3.",
             id="the command was ended",
+        ),
+        pytest.param(
+            [rank_of(0, well, command(0)), rank_of(1, raised("ValueError", 1_100), command(1))],
+            "Rank 1 raised ValueError at train.py:31 (train_step), after step 4.",
+            id="each rank has a command of its own",
+        ),
+        pytest.param([rank_of(0, raised("EarlyStop", 900), command(0))], "", id="an error that its command survived"),
+        pytest.param(
+            [rank_of(0, failed(signal=6), ended=False), rank_of(1, raised("ValueError", 1_100))],
+            "Rank 1 raised ValueError at train.py:31 (train_step), after step 4. Then rank 0 was ended by SIGABRT.",
+            id="a watchdog aborts who waits",
+        ),
+        pytest.param(
+            [rank_of(0, raised("RuntimeError", 1_100, IN_BACKWARD)), rank_of(1, ended=False)],
+            "Rank 1 was killed after step 4; by what was not recorded. Then rank 0 raised RuntimeError at train.py:31 "
+            "(train_step).",
+            id="the backward pass notices a death",
+        ),
+        pytest.param(
+            [rank_of(0, raised("RuntimeError", 1_100, IN_BACKWARD), failed(1)), rank_of(1, ended=False)],
+            "Rank 0 raised RuntimeError at train.py:31 (train_step), after step 4. Then rank 1 was stopped.",
+            id="who is not named by the launcher was stopped by it",
+        ),
+        pytest.param(
+            [rank_of(0, stopped, raised("ValueError", 1_100))],
+            "Rank 0 raised ValueError at train.py:31 (train_step), after step 4 or a later one.",
+            id="the collector stopped before",
         ),
         pytest.param([rank_of(0, well, command(3))], "The job ended with exit code 3 after step 4.", id="exit code"),
         pytest.param(

@@ -44,7 +44,7 @@ def test_the_cost_of_profiling_is_said_where_it_is_more_than_noise(
     monkeypatch.setattr(headline, "normal_steps", lambda run: NormalSteps(0, np.array([100 * MS]), location))
     answers = iter([[(2,)], [(2, 2 * profiled_ms * MS)]])
     run: Any = SimpleNamespace(rows=lambda query: next(answers))
-    assert f"{headline._describe_profiling(run, SimpleNamespace(profiled_steps=2))}." == said  # type: ignore[arg-type]
+    assert f"{headline._describe_profiling(run)}." == said
 
 
 @pytest.mark.parametrize(

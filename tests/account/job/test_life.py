@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lostflops.account.job.life import LIFE, life_of, lives
+from lostflops.explain.analyze.report import report
 from lostflops.ingest import ingest
 from lostflops.store.run import Run
 from made_captures import BASE, MS, Record, end, fact, frames, session, step, write
@@ -220,3 +221,32 @@ def life_in(folder: Path, made: list[Record]) -> dict[str, int]:
     ingest([folder / "capture"], folder, workers=1)
     with Run.open(folder) as run:
         return {line: ns // MS for line, ns in life_of(run).items() if ns}
+
+
+def test_what_follows_after_the_collector_stopped_is_unknown(tmp_path: Path) -> None:
+    made = attempt(0, *[{} for _ in range(12)])
+    ends = fact("ended", {"wall": BASE + 1_850 * MS})
+    found = life_in(tmp_path, [*made[:-1], fact("stopped", {"wall": BASE + 1_700 * MS}), ends, made[-1]])
+    assert (found["unknown"], found["recording"], "ending" in found) == (150, 50, False)
+
+
+def test_a_rank_that_left_before_the_last_attempt_does_not_last_until_the_commands_end(tmp_path: Path) -> None:
+    """Two ranks train; only one is in the second attempt, after which the command ends."""
+    steps: list[dict[str, int | bool]] = [{} for _ in range(12)]
+    over = fact("command", {"start": BASE, "stop": BASE + 9_000 * MS, "exit_code": 0})
+    first, second = attempt(0, *steps), attempt(4_000, *steps)
+    write(tmp_path / "capture", 0, frames(0, "a", first) + frames(0, "b", [*second, over]))
+    write(tmp_path / "capture", 1, frames(1, "c", [*first, over]))
+    ingest([tmp_path / "capture"], tmp_path, workers=1)
+    with Run.open(tmp_path) as run:
+        whole = {rank: sum(split.total() for split, _, _ in attempts) for rank, attempts in lives(run).items()}
+        job = report(run).to_json()["job"]
+    assert whole == {0: 9_000 * MS, 1: 1_900 * MS}
+    assert job["wall_ns"] == 9_000 * MS
+
+
+def test_torch_alone_is_imported_and_what_came_before_prepares(tmp_path: Path) -> None:
+    made = attempt(5_000, *[{} for _ in range(12)])
+    began = {"command": BASE, "process": BASE, "import": BASE + 2_000 * MS, "torch": BASE + 3_000 * MS}
+    found = life_in(tmp_path, [made[0], fact("began", began), *made[1:]])
+    assert (found["importing"], found["preparing"]) == (1_000, 2_000 + 2_500)

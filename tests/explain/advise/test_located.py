@@ -35,7 +35,8 @@ def test_a_metric_is_located_with_what_it_calls() -> None:
     stack = f"{gather}:83;all_gather_object torch/distributed/distributed_c10d.py:3000"
     [found] = locate(total(compute={FORWARD: 300, BACKWARD: 500}, comm_transfer={stack: 150}, idle_python={stack: 50}))
     assert found.what == (
-        "Meter.add at meter.py:7, calling all_gather_object, takes 20% of the time (comm.transfer 15%, idle.python 5%)."
+        "Meter.add at meter.py:7, calling all_gather_object, takes 20% of step time (comm.transfer 15%, "
+        "idle.python 5%)."
     )
     assert found.named == ("Meter.add meter.py:7", "main train.py:11")
     assert found.lines == {"comm.transfer": 150, "idle.python": 50}
@@ -60,9 +61,31 @@ def test_a_hook_inside_the_forward_pass_is_not_the_pass() -> None:
     assert found.named == ("check_finite hooks.py:3", "Net.forward net.py:5")
 
 
+def test_modules_that_make_up_a_pass_are_no_loss() -> None:
+    """An encoder and a decoder, called in turn; a criterion of torch alone; a helper of the model; a small loss."""
+    decoder = FORWARD.replace("train.py:10", "train.py:11").replace("Net.forward net.py", "Decoder.forward dec.py")
+    criterion = f"main train.py:12;{CALL};mse_loss torch/nn/functional.py:3"
+    helper = f"main train.py:10;{CALL};Net.forward net.py:5;Net.attend net.py:9;softmax torch/nn/functional.py:4"
+    loss = "main train.py:13;cross_entropy torch/nn/functional.py:7"
+    found = total(compute={FORWARD: 200, decoder: 200, criterion: 150, helper: 150, BACKWARD: 230, loss: 70})
+    assert locate(found) == ()
+
+
+def test_without_modules_nobody_knows_what_a_pass_is() -> None:
+    step = "main train.py:4;model train.py:20;matmul torch/_ops.py:2"
+    grad = "main train.py:5;grad torch/autograd/__init__.py:9"
+    assert locate(total(compute={step: 600, grad: 400})) == ()
+
+
+def test_code_that_was_generated_is_nobodys() -> None:
+    code = f"call c{'a2b3' * 14}.py:185"
+    found = locate(total(compute={f"main train.py:10;{CALL};{code}": 500, FORWARD: 100, BACKWARD: 400}))
+    assert found == ()
+
+
 def test_waits_in_a_pass_are_located_at_its_call() -> None:
     [found] = locate(total(compute={FORWARD: 300, BACKWARD: 500}, comm_wait={BACKWARD: 200}))
-    assert found.what == "The backward pass called at train.py:12 (main) costs 20% of the time (comm.wait 20%)."
+    assert found.what == "The backward pass called at train.py:12 (main) costs 20% of step time (comm.wait 20%)."
 
 
 def test_one_line_that_calls_all_passes_is_all_there_is_to_name() -> None:

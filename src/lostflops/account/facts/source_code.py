@@ -8,7 +8,8 @@ PROGRAM: Final = "program"
 CODES: Final = (PROGRAM, "torch", "library", "lostflops")
 _RULES: Final = (
     ("lostflops", re.compile(r"(?:^|-packages/|/src/)lostflops/")),
-    ("torch", re.compile(r"(?:^|-packages/|/pytorch/)(?:torch|functorch)/")),
+    # Inductor's output has names such as cdjulsjz...x.py, in its cache.
+    ("torch", re.compile(r"(?:^|-packages/|/pytorch/)(?:torch|functorch)/|torchinductor|(?:^|/)c[a-z2-7]{50,}\.py")),
     ("library", re.compile(r"(?:^|/)(?:site|dist)-packages/|(?:^|/)python\d[\d.]*/|^<frozen[ _]")),
 )
 _STANDARD: Final = re.compile(r"(?:^|/)python\d[\d.]*/(?!(?:site|dist)-packages/)|^<frozen[ _]")

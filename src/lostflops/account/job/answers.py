@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from lostflops.account.facts.source_code import function_of, own_frame, place_of
 from lostflops.account.job.compilations import Compilation, compilations
 from lostflops.account.job.ending import Ending, describe_ending, ending_of
-from lostflops.account.job.life import LIFE, describe_life, life_of, lives
+from lostflops.account.job.life import LIFE, TRAINING, describe_life, life_of, lives
 from lostflops.core.results import Field, Pair, Section, Table
 
 if TYPE_CHECKING:
@@ -21,8 +21,20 @@ _MOST_ROWS: Final = 12
 
 def first_sentence(run: Run) -> str:
     """Return how the job ended if that was not well, and what took most of its time if that was not training."""
-    told = (describe_ending(ending_of(run)), describe_life(life_of(run), max(run.world_size, 1)))
-    return " ".join(filter(None, told))
+    return " ".join(filter(None, (describe_ending(ending_of(run)), _describe_life(run))))
+
+
+def _describe_life(run: Run, **more: int) -> str:
+    life = life_of(run)
+    by_rank = {rank: _sum(attempts) for rank, attempts in lives(run).items()}
+    return describe_life(life, _count_ranks(life, by_rank), is_mean=len(by_rank) > 1, **more)
+
+
+def headline_of_job(run: Run) -> str:
+    """Return the first sentence in a few words."""
+    if ended := describe_ending(ending_of(run)):
+        return ended.partition(". ")[0].rstrip(".") + "."
+    return _describe_life(run, most=1)
 
 
 def report_job(run: Run) -> tuple[Section, Table, Table] | None:
@@ -31,13 +43,21 @@ def report_job(run: Run) -> tuple[Section, Table, Table] | None:
     life = life_of(run)
     if not by_rank:
         return None
-    ranks, whole = max(run.world_size, 1), sum(life.values()) or 1
-    rows = tuple((line, life[line] // ranks, life[line] / whole, what) for line, what in LIFE.items() if life[line])
+    ranks, whole = _count_ranks(life, by_rank), sum(life.values()) or 1
+    rows = tuple(
+        (line, round(life[line] / ranks), life[line] / whole, what) for line, what in LIFE.items() if life[line]
+    )
     fields = (Field("line"), Field("ns", "ns", "mean of ranks"), Field("share", "share"), Field("meaning"))
     section = Section(
-        JOB, "The whole job", _describe(ending_of(run), life, whole // ranks), Table("life", "", fields, rows)
+        JOB, "The whole job", _describe(ending_of(run), life, round(whole / ranks)), Table("life", "", fields, rows)
     )
     return section, _tabulate_ranks(by_rank), _tabulate_compilations(run)
+
+
+def _count_ranks(life: Mapping[str, int], by_rank: Mapping[int, Counter[str]]) -> float:
+    """Return by how many ranks the life of a job is to be divided: attempts may have had more or fewer."""
+    longest = max((split.total() for split in by_rank.values()), default=0)
+    return sum(life.values()) / longest if longest else 1.0
 
 
 def _sum(attempts: list[tuple[Counter[str], int, int]]) -> Counter[str]:
@@ -49,6 +69,7 @@ def _describe(ended: Ending | None, life: Mapping[str, int], wall: int) -> tuple
     return (
         Pair("wall_ns", wall, "ns", "from start to end"),
         Pair("largest", max(life, key=life.__getitem__), shown=False),
+        Pair("is_training", 2 * life.get(TRAINING, 0) >= sum(life.values()), shown=False),
         Pair("ended", describe_ending(ended) or None, label="how it ended", shown=ended is not None),
         Pair("exit_code", ended.exit_code if ended is not None else None, shown=False),
         Pair("signal", ended.signal if ended is not None else None, shown=False),

@@ -60,7 +60,7 @@ def describe_recording(run: Run) -> str:
         return ""
     cost = "" if pace.own_share is None else f" at a cost of {format_percent(pace.own_share)} of the step"
     timed = f"Recorded {pluralise(sum(one.steps for one in found), 'step')}{cost}"
-    said = f"{timed}; {profiled}." if (profiled := _describe_profiling(run, pace)) else f"{timed}."
+    said = f"{timed}; {profiled}." if (profiled := _describe_profiling(run)) else f"{timed}."
     return f"{said} {later}" if (later := _describe_later_change(run, pace)) else said
 
 
@@ -76,11 +76,10 @@ def _describe_later_change(run: Run, pace: JobPace) -> str:
     )
 
 
-def _describe_profiling(run: Run, pace: JobPace) -> str:
+def _describe_profiling(run: Run) -> str:
     """Return how many steps have a trace, and how much longer profiled steps took than as many normal ones: the
     profiler also needs time before and after the steps that it keeps."""
-    [(kept,)] = run.rows("select count(distinct step) from steps")
-    count = kept or pace.profiled_steps
+    [(count,)] = run.rows("select count(distinct step) from steps")
     if not count:
         return ""
     normal = normal_steps(run)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 from lostflops.account.job.compilations import Compilation, compilations, time_within
 from lostflops.account.pace.normal import FEWEST, normal_steps
 from lostflops.account.pace.timings import PACED, choose_pace, paces, within
-from lostflops.collect.capture import BEGAN, COMMAND, ENDED
+from lostflops.collect.capture import BEGAN, COMMAND, ENDED, STOPPED
 from lostflops.core.units import format_ns
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ TRAINING: Final = "training"
 UNKNOWN: Final = "unknown"
 LIFE: Final = {
     "launching": "from the start of the command to the start of the rank's process",
-    "importing": "from the start of the process until torch was imported",
-    "preparing": "until the first step: other imports, model, data, process groups",
+    "importing": "import of torch; from the start of the process if its begin is not known",
+    "preparing": "else from the start of the process to the first step: imports, model, data, process groups",
     "starting": "what the first step takes beyond a normal step",
     "compiling": "torch.compile before the first step; later what steps with it take beyond a normal step",
     TRAINING: "in steps, up to the time of a normal step",
@@ -83,7 +83,11 @@ _ATTEMPTS: Final = """
            greatest(world_size, count(*) over (partition by attempt)), count(*) over (partition by attempt)
     from attempts left join timed using (rank, attempt)
     where start is not null order by rank, start, attempt"""
-_FACTS: Final = f"select rank, attempt, key, value from job where key in ('{BEGAN}', '{ENDED}', '{COMMAND}')"
+_LATEST: Final = 1 << 61
+"""No clock shows a later time, in ns: what does is of a stranger."""
+_FACTS: Final = (
+    f"select rank, attempt, key, value from job where key in ('{BEGAN}', '{ENDED}', '{COMMAND}', '{STOPPED}')"
+)
 _STEP_LINES: Final = (
     *("checkpointing", "evaluating", TRAINING, TRAINING, "compiling", "starting", "profiling", "stalled"),
 )
@@ -100,16 +104,28 @@ def life_of(run: Run) -> Counter[str]:
 
 def lives(run: Run) -> dict[int, list[tuple[Counter[str], int, int]]]:
     """Return the life of each rank by attempt: its lines in ns, ranks of the attempt, and how many were recorded."""
+    return run.keep("lives", lambda: _read_lives(run))
+
+
+def _read_lives(run: Run) -> dict[int, list[tuple[Counter[str], int, int]]]:
     steps, facts, compiled = _read_steps(run), _read_facts(run), _group_compilations(run)
     found: dict[int, list[tuple[Counter[str], int, int]]] = {}
     before: tuple[int, int] | None = None
-    for rank, attempt, start, written, first, last, is_timed, ranks, recorded in run.rows(_ATTEMPTS):
+    rows = run.rows(_ATTEMPTS)
+    newest = max((row[1] for row in rows), default=0)
+    for rank, attempt, start, written, first, last, is_timed, ranks, recorded in rows:
         known = facts.get((rank, attempt), {})
         is_new = before is None or before[0] != rank
+        if attempt < newest:  # the command went on without this rank
+            known = {name: ns for name, ns in known.items() if name != "stop"}
         marks = _Marks.of(known, start, written, first, last, is_first=is_new)
-        own, latest = _split_attempt(marks, steps.get((rank, attempt)), is_timed), marks.left
-        early = time_within(compiled.get((rank, attempt), ()), marks.torch, marks.start if first is None else first)
-        own.update(preparing=-early, compiling=early)
+        own, latest = (
+            _split_attempt(marks, steps.get((rank, attempt)), is_timed=is_timed, is_cut="stopped" in known),
+            marks.left,
+        )
+        early = time_within(compiled.get((rank, attempt), ()), marks.torch, marks.written if first is None else first)
+        line = "preparing" if own["preparing"] >= early else UNKNOWN
+        own.update({line: -min(early, own[line]), "compiling": min(early, own[line])})
         if before is not None and not is_new:
             own["restarting"] += max(0, marks.process - before[1])
             latest = max(latest, before[1])  # an attempt may begin and end while another runs
@@ -130,9 +146,17 @@ def _read_facts(run: Run) -> dict[tuple[int, int], dict[str, int]]:
     found: dict[tuple[int, int], dict[str, int]] = {}
     for rank, attempt, key, value in run.rows(_FACTS):
         told = json.loads(value)
-        names = {BEGAN: ("command", "process", "torch"), ENDED: ("wall",), COMMAND: ("stop",)}[key]
+        names = {
+            BEGAN: ("command", "process", "import", "torch"),
+            ENDED: ("wall",),
+            COMMAND: ("stop",),
+            STOPPED: ("stopped",),
+        }[key]
+        told = {"stopped": told.get("wall")} if key == STOPPED and isinstance(told, dict) else told
         times = {name: told.get(name) for name in names} if isinstance(told, dict) else {}
-        found.setdefault((rank, attempt), {}).update({name: ns for name, ns in times.items() if type(ns) is int})
+        found.setdefault((rank, attempt), {}).update(
+            {name: ns for name, ns in times.items() if type(ns) is int and 0 <= ns < _LATEST}
+        )
     return found
 
 
@@ -142,6 +166,7 @@ class _Marks:
 
     command: int
     process: int
+    imports: int
     torch: int
     start: int
     first: int | None
@@ -165,24 +190,29 @@ class _Marks:
         start = start if first is None else min(start, first)
         torch = min(facts.get("torch", start), start)
         process = min(facts.get("process", torch), torch)
+        imports = max(min(facts.get("import", process), torch), process)
         command = min(facts.get("command", process), process) if is_first else process
         end = max(start, last or start)
         stop = max(end, written or end)
         ended = min(max(end, facts.get("wall", stop)), stop)
-        return cls(command, process, torch, start, first, end, ended, stop, max(stop, facts.get("stop", stop)))
+        return cls(command, process, imports, torch, start, first, end, ended, stop, max(stop, facts.get("stop", stop)))
 
 
-def _split_attempt(marks: _Marks, steps: tuple[int, Counter[str]] | None, is_timed: bool) -> Counter[str]:
-    """Return the lines of one process."""
-    own = Counter(launching=marks.process - marks.command, importing=marks.torch - marks.process)
+def _split_attempt(
+    marks: _Marks, steps: tuple[int, Counter[str]] | None, *, is_timed: bool, is_cut: bool
+) -> Counter[str]:
+    """Return the lines of one process; `is_cut` if the collector stopped before it, so that its last steps are not
+    known."""
+    own = Counter(launching=marks.process - marks.command, importing=marks.torch - marks.imports)
+    own["preparing"] = marks.imports - marks.process
     own["leaving"] = marks.left - marks.written
     if marks.first is None:
         # Without a step on any rank, the attempt ended before its first; a rank without steps was not timed.
         own[UNKNOWN if is_timed else "preparing"] += marks.written - marks.torch
         return own
-    own["preparing"] = marks.first - marks.torch
+    own["preparing"] += marks.first - marks.torch
     own["recording"] = marks.written - marks.ended
-    own["ending"] = marks.ended - marks.last
+    own[UNKNOWN if is_cut else "ending"] += marks.ended - marks.last
     whole, split = steps or (0, Counter())
     gaps = marks.last - marks.first - whole
     if gaps < 0:  # steps overlap: their times cannot be trusted
@@ -230,7 +260,7 @@ _PARTS: Final = {
     "in the first step": ("starting",),
     "compiling": ("compiling",),
     "writing checkpoints": ("checkpointing",),
-    "evaluating": ("evaluating",),
+    "in forward passes without gradients": ("evaluating",),
     "in profiled steps": ("profiling",),
     "in stalled steps": ("stalled",),
     "restarting": ("restarting",),
@@ -243,8 +273,8 @@ _WORTH_NAMING: Final = 0.05
 _MOST_NAMED: Final = 3
 
 
-def describe_life(life: Mapping[str, int], ranks: int) -> str:
-    """Return what took the time of a job if that was not training: "Of 25.5 s, 0.4 s is training: ..."; else nothing.
+def describe_life(life: Mapping[str, int], ranks: float, *, is_mean: bool = False, most: int = _MOST_NAMED) -> str:
+    """Return what took the time of a job if less than half of it was training; else nothing.
 
     >>> describe_life({"training": 400, "preparing": 19_600, "compiling": 5_500}, 1)
     'Of 25.5 us, 400 ns is training; 19.6 us passed before the first step, 5.50 us compiling.'
@@ -253,10 +283,10 @@ def describe_life(life: Mapping[str, int], ranks: int) -> str:
     """
     whole = sum(life.values())
     parts = {name: sum(life.get(line, 0) for line in lines) for name, lines in _PARTS.items()}
-    largest = sorted((ns, name) for name, ns in parts.items() if ns >= _WORTH_NAMING * whole)[-_MOST_NAMED:]
-    if not whole or not largest or largest[-1][0] <= life.get(TRAINING, 0) or largest[-1][1] == _NOT_TIMED:
+    largest = sorted((ns, name) for name, ns in parts.items() if ns >= _WORTH_NAMING * whole)[-most:]
+    if not whole or not largest or life.get(TRAINING, 0) >= whole / 2 or largest[-1][1] == _NOT_TIMED:
         return ""
     named = {name for _, name in largest}
-    told = ", ".join(f"{format_ns(ns // ranks)} {name}" for name, ns in parts.items() if name in named)
-    of = f"Of {format_ns(whole // ranks)}" + (" (mean of ranks)" if ranks > 1 else "")
-    return f"{of}, {format_ns(life.get(TRAINING, 0) // ranks)} is training; {told}."
+    told = ", ".join(f"{format_ns(round(ns / ranks))} {name}" for name, ns in parts.items() if name in named)
+    of = f"Of {format_ns(round(whole / ranks))}" + (" (mean of ranks)" if is_mean else "")
+    return f"{of}, {format_ns(round(life.get(TRAINING, 0) / ranks))} is training; {told}."

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _KINDS: Final = f"""
     with {PACED}
-    select kind, any_value(is_main), count(*), sum(ns), median(ns) filter (not (is_first or compiled or profiled))
+    select kind, any_value(is_main), count(*), median(ns) filter (not (is_first or compiled or profiled))
     from paced where kind <> '' group by kind order by min(step)"""
 _FEWEST: Final = 3
 """Fewest steps of a kind: fewer are the odd ones at the edges of a job."""
@@ -32,7 +32,7 @@ class StepKind:
     """Whether answers about a step are about this kind."""
     steps: int
     share: float
-    """Part of the time of all steps."""
+    """Part of the time of all steps, if each took the median of its kind."""
     ns: float
     """Median step."""
 
@@ -41,11 +41,12 @@ def step_kinds(run: Run) -> list[StepKind]:
     """Return the kinds of steps that a job has, in the order of their first; empty if it has one, or none is known."""
     pace = choose_pace(paces(run))
     rows = run.rows(_KINDS.format(within=within((), pace.attempt))) if pace is not None else []
-    whole = sum(row[3] for row in rows) or 1
+    usual = [(kind, is_main, steps, ns) for kind, is_main, steps, ns in rows if ns is not None and steps >= _FEWEST]
+    whole = sum(steps * ns for _, _, steps, ns in usual) or 1
     found = [
-        StepKind(_name(run, kind), is_main, steps, taken / whole, ns)
-        for kind, is_main, steps, taken, ns in rows
-        if ns is not None and steps >= _FEWEST and (is_main or taken >= _SMALLEST * whole)
+        StepKind(_name(run, kind), is_main, steps, steps * ns / whole, ns)
+        for kind, is_main, steps, ns in usual
+        if is_main or steps * ns >= _SMALLEST * whole
     ]
     return found if len(found) > 1 else []
 

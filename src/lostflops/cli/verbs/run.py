@@ -165,7 +165,7 @@ def run(
         later = add_command(places)
 
         def last() -> None:
-            if not is_gone:
+            with suppress(Exception):  # the report goes on without
                 tell_of_command(wanted.folder, _describe_command(wanted.began, stop, status))
             with watch_memory(lambda error: _end_by_force(status, _no_summary(error, later))):
                 _conclude(places, gatherer, as_json, is_gone=is_gone, status=status)
@@ -267,7 +267,6 @@ def _conclude(places: LatePlaces, gatherer: "Gatherer | None", as_json: bool, *,
 def _report(folder: Path, as_json: bool) -> None:
     """Show the card of the run; JSON is that of `lostflops report`."""
     from lostflops.account.flight.standing import stalled_lines
-    from lostflops.account.job.life import TRAINING
     from lostflops.account.memory.out_of_memory import out_of_memory
     from lostflops.cli.scope import open_run
     from lostflops.explain.advise.own_traces import own_traces
@@ -287,8 +286,11 @@ def _report(folder: Path, as_json: bool) -> None:
         return
     short = card(answer)
     job = answer.to_json().get("job") or {}
-    is_training = job.get("largest", TRAINING) == TRAINING
-    following = command("diagnose" if short.blocks else "report", folder, *(() if is_training else ("--job",)))
+    is_training = not job or job["is_training"]
+    if is_training:
+        following = command("diagnose" if short.blocks else "report", folder)
+    else:
+        following = command("report", folder, "--job")
     short = replace(short, next_command=following, other_command=command("open", folder), run=name_run(folder))
     show(short, False, sys.stderr)
 

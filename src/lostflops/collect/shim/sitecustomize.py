@@ -6,6 +6,7 @@ Every Python process of the command runs this at its start, so it imports next t
 import importlib
 import os
 import sys
+import time
 from typing import Any
 
 
@@ -23,10 +24,13 @@ def _load_lostflops(package: str) -> None:
     spec.loader.exec_module(module)
 
 
-def _attach(package: str) -> None:
+def _attach(package: str, began: int) -> None:
     try:
         if "lostflops" not in sys.modules:
             _load_lostflops(package)
+        from lostflops.collect import current
+
+        current.import_began = began
         from lostflops.collect.attach import attach
 
         attach()
@@ -67,8 +71,9 @@ class _TorchFinder:
             del loader.exec_module
             if self in sys.meta_path:
                 sys.meta_path.remove(self)
+            began = time.time_ns()
             execute(module)
-            _attach(self._package)
+            _attach(self._package, began)
 
         try:
             loader.exec_module = exec_module

@@ -1,10 +1,10 @@
 """Losses without a known cause, located in the program: which of its lines take time that a step does not need.
 
 Rules know some causes; users find others. Stack samples show which line of the program ran while time went to each line
-of the ledger. A step needs one forward pass, one backward pass and the steps of its optimizers; their compute is no
-loss. Everything else is: waits, transfers and Python wherever they are, and any work that the program does outside of
-these passes, such as a second forward pass, a metric or an augmentation. That is where to look, and not yet what to
-change.
+of the ledger. What modules, backward passes and optimizers compute is no loss, unless the same module is called from a
+second place: then the smaller call may be one too many. Waits, transfers and Python are losses wherever they are. What
+the program computes itself outside of these passes is one from a tenth of the time on: a loss function takes less, and
+without modules nobody knows what a pass is. All this says where to look, and not yet what to change.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from lostflops.account.ledger.total import RunLedger
 
 _MOST: Final = 5
+_OWN_COMPUTE: Final = 0.1
+"""What the program computes itself counts from this part of the time on: loss functions and batches take less."""
 _MOST_NAMED: Final = 3
 _WORTH_NAMING: Final = 0.15
 """Lines of a function are named if they take at least this part of its time."""
@@ -119,28 +121,33 @@ def locate(total: RunLedger) -> tuple[LocatedLoss, ...]:
         if total.samples[line].total() >= FEWEST and (is_host or line in HOST_LINES)
         for stack, ns in stacks.items()
     ]
-    needed = _find_needed([(ns, sample) for _, ns, sample in seen])
+    spare = _find_spare([(ns, sample) for _, ns, sample in seen])
+    has_modules = any(sample.site.does == _PASSES[FORWARD] for _, _, sample in seen)
+    own = Counter[CallSite]()
+    for line, ns, sample in seen:
+        own[sample.site] += ns if line == "compute" else 0
     found: dict[CallSite, _Located] = {}
     for line, ns, sample in seen:
-        is_lost = line != "compute" or (sample.site, sample.place) not in needed
+        is_lost = line != "compute" or (
+            (sample.site, sample.place) in spare
+            if sample.site.does != _OWN
+            else has_modules and own[sample.site] >= _OWN_COMPUTE * total.total_ns
+        )
         found.setdefault(sample.site, _Located(sample.site)).add(line, ns, sample, is_lost=is_lost)
     large = [one for one in found.values() if one.ns >= SMALLEST * (total.total_ns or 1)]
     ordered = sorted(large, key=lambda one: -one.ns)[:_MOST]
     return tuple(one.finish(total.total_ns or 1) for one in ordered)
 
 
-def _find_needed(seen: Sequence[tuple[int, _Sample]]) -> set[tuple[CallSite, str]]:
-    """Return the passes that a step needs, each by its call: of several calls of a pass the one that takes most time,
-    and all of optimizers."""
-    whole: dict[tuple[CallSite, str], int] = {}
+def _find_spare(seen: Sequence[tuple[int, _Sample]]) -> set[tuple[CallSite, str]]:
+    """Return calls of a forward pass that may be one too many: another call of the same module takes more time. A
+    module is known by the program's method that its call runs; those of torch alone look all the same."""
+    by_module: dict[str, Counter[tuple[CallSite, str]]] = {}
     for ns, sample in seen:
-        call = sample.site, sample.place
-        whole[call] = whole.get(call, 0) + ns
-    needed = {call for call in whole if call[0].does == _PASSES[OPTIMIZER]}
-    for phase in (FORWARD, BACKWARD):
-        calls = [call for call in whole if call[0].does == _PASSES[phase]]
-        needed |= {max(calls, key=lambda call: whole[call])} if calls else set()
-    return needed
+        if sample.site.does == _PASSES[FORWARD] and sample.inside:
+            module = sample.inside[-1].partition(" ")[0] + place_of(sample.inside[-1]).rpartition(":")[0]
+            by_module.setdefault(module, Counter())[sample.site, sample.place] += ns
+    return {call for calls in by_module.values() for call, _ in calls.most_common()[1:]}
 
 
 def _read(stack: str, enclosing: Collection[str]) -> _Sample:
@@ -154,7 +161,7 @@ def _read(stack: str, enclosing: Collection[str]) -> _Sample:
     begins = next((at for at, frame in enumerate(frames) if phase_at(frame) is not None), len(frames))
     phase = phase_at(frames[begins]) if begins < len(frames) else None
     before, last = [at for at in own if at < begins], own[-1]
-    if phase is not None and before and (last == before[-1] or _is_of_pass(frames[last], phase)):
+    if phase is not None and before and (last == before[-1] or _is_of_pass(frames, own, phase)):
         site, does, inside = before[-1], _PASSES[phase], [at for at in own if at > before[-1]]
     else:
         site, does, inside = last, _OWN, own[-2:-1]
@@ -175,9 +182,14 @@ def _own_frames(frames: Sequence[str]) -> list[int]:
     return [at for at, frame in enumerate(frames) if code_of(frame) == PROGRAM]
 
 
-def _is_of_pass(frame: str, phase: int) -> bool:
-    """Return whether a function of the program is a part of the model: work in its other functions is its own."""
-    return phase == FORWARD and function_of(frame).rpartition(".")[2] == _FORWARD_METHOD
+def _is_of_pass(frames: Sequence[str], own: Sequence[int], phase: int) -> bool:
+    """Return whether the innermost function of the program is a part of the model: the last module that was called runs
+    its own method, and no hook."""
+    if phase != FORWARD:
+        return False
+    calls = [at for at, frame in enumerate(frames[: own[-1]]) if phase_at(frame) == FORWARD]
+    entered = next((at for at in own if at > calls[-1]), own[-1]) if calls else own[-1]
+    return function_of(frames[entered]).rpartition(".")[2] == _FORWARD_METHOD
 
 
 def _describe(one: _Located, whole: int) -> str:
@@ -187,7 +199,7 @@ def _describe(one: _Located, whole: int) -> str:
     >>> made = _Located(site)
     >>> made.add("comm.transfer", 30, _Sample(site, "train.py:41", (), "all_reduce"), is_lost=True)
     >>> _describe(made, 100)
-    'Meter.add at train.py:41, calling all_reduce, takes 30% of the time (comm.transfer 30%).'
+    'Meter.add at train.py:41, calling all_reduce, takes 30% of step time (comm.transfer 30%).'
     """
     calls = f", calling {one.calls.most_common(1)[0][0]}," if one.calls and one.site.does == _OWN else ""
     places = " and ".join(place_of(frame) for frame in one.named if function_of(frame) == one.site.function)
@@ -195,7 +207,7 @@ def _describe(one: _Located, whole: int) -> str:
     if one.site.does != _OWN:
         what = f"{one.site.does.capitalize()} called at {places or one.place} ({one.site.function}) costs"
     lines = ", ".join(f"{line} {format_percent(ns / whole)}" for line, ns in one.lines.most_common(2))
-    return f"{what} {format_percent(one.ns / whole)} of the time ({lines})."
+    return f"{what} {format_percent(one.ns / whole)} of step time ({lines})."
 
 
 def without_named(found: Sequence[LocatedLoss], findings: Sequence[Finding]) -> tuple[LocatedLoss, ...]:

@@ -119,7 +119,8 @@ def _headline(one: Finding) -> str:
     >>> _headline(Finding(*told, "", "", {}, saving))
     'It pauses. Fixing it saves 21% of the step (7 to 35%).'
     """
-    return says(replace(one, what=_CLAUSE.split(one.what)[0].rstrip(".:") + "."))
+    clause = _CLAUSE.split(one.what)[0].rstrip(".:")
+    return says(replace(one, what=clause + ")" * (clause.count("(") - clause.count(")")) + "."))
 
 
 def _with_findings(answer: Result, run: Run, sentence: Callable[[Diagnosis], str], *, shown: bool) -> Result:

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeGuard
 
 import numpy as np
 
 from lostflops.account.align.answers import clock_notes, clock_of
 from lostflops.account.align.mesh import recognise
-from lostflops.account.job.answers import first_sentence, report_job
+from lostflops.account.job.answers import JOB, first_sentence, report_job
 from lostflops.account.job.headline import describe_job
 from lostflops.account.late.charges import charges_by_line
 from lostflops.account.late.ranks import judge_ranks
@@ -152,15 +152,17 @@ def report(
 
 def show_job(answer: Result) -> Result:
     """Show the job's own ledger in place of that of its profiled steps."""
-    blocks = tuple(block for block in answer.more if isinstance(block, (Section, Table)) and _is_of_job(block))
+    blocks = tuple(block for block in answer.more if is_of_job(block))
     if not blocks:
         raise UsageError(NO_JOB)
     return replace(answer, blocks=blocks, more=(*answer.blocks, *(one for one in answer.more if one not in blocks)))
 
 
-def _is_of_job(block: Section | Table) -> bool:
+def is_of_job(block: object) -> TypeGuard[Section | Table]:
     """Return whether a block is about the whole job, and has something to show."""
-    return block.name in ("job", "life_by_rank", "compilations") and (isinstance(block, Section) or bool(block.rows))
+    if isinstance(block, Table):
+        return block.name in ("life_by_rank", "compilations") and bool(block.rows)
+    return isinstance(block, Section) and block.name == JOB
 
 
 def _subject(run: Run, asked: Scope, total: RunLedger) -> str:

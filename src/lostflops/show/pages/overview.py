@@ -6,11 +6,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from lostflops.account.job.answers import headline_of_job
 from lostflops.account.ledger.mfu import Claims
 from lostflops.core.results import Findings, Lines, Result
 from lostflops.core.units import format_percent
 from lostflops.explain.advise.summary import FIRST, LARGE, NOT_IN_DETAIL, headline, report_with_findings
-from lostflops.explain.analyze.report import report
+from lostflops.explain.analyze.report import is_of_job, report
 from lostflops.show.pages.places import places_of
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def overview(run: Run, said: Claims | None = None, progress: Progress | None = N
     return Result(
         NAME,
         TITLE,
-        _without_causes(ledger) if unchecked else headline(items, _compute(ledger)),
+        headline_of_job(run) or (_without_causes(ledger) if unchecked else headline(items, _compute(ledger))),
         blocks=(*ledger, cards) if items else ledger,
         notes=(plain.verdict, *([LARGE] if unchecked else [])),
     )
@@ -45,13 +46,15 @@ def overview_without_causes(run: Run, progress: Progress | None = None) -> Resul
     """Return what is known before the diagnosis, which takes longer."""
     answer = _report(run, None, progress)
     ledger = _ledger(answer)
-    return Result(NAME, TITLE, _without_causes(ledger), ledger, (answer.verdict,))
+    return Result(NAME, TITLE, headline_of_job(run) or _without_causes(ledger), ledger, (answer.verdict,))
 
 
 def report_in_full(run: Run, said: Claims | None = None, progress: Progress | None = None) -> Result:
-    """Return the rest of the report: the overview has its ledger."""
+    """Return the rest of the report, with the whole job: the overview has its ledger."""
     answer = report_with_findings(_report(run, said, progress), run, shown=False)
-    return replace(answer, blocks=tuple(block for block in answer.blocks if not isinstance(block, Lines)))
+    job = tuple(block for block in answer.more if is_of_job(block))
+    rest = tuple(block for block in answer.blocks if not isinstance(block, Lines))
+    return replace(answer, blocks=(*job, *rest), more=tuple(block for block in answer.more if block not in job))
 
 
 def _report(run: Run, said: Claims | None, progress: Progress | None) -> Result:

@@ -45,7 +45,7 @@ def _find(case: Case) -> Iterator[Claim]:
             "Evaluate in a separate job from checkpoints, or less often. Or split the evaluation over all ranks with "
             f"DistributedSampler(eval_set, shuffle=False), which saves {_split_share(case, len(found.ranks))} of this."
             if found.alone
-            else "Evaluate less often or on fewer batches, or in a separate job from checkpoints."
+            else "If only logs need it, evaluate less often or on fewer batches, or in a separate job from checkpoints."
         ),
         saving=found.saving,
         ranks=found.ranks if found.alone else (),

@@ -100,8 +100,8 @@ def _fix(case: Case, found: Seen) -> str:
             f"{advise_compiling(case, 'Or use torch.compile(model).')} Or use fewer, larger microbatches."
         )
     return (
-        f"Run {' and '.join(found.sources[:2])} only every n steps (if step % n == 0: ...), or in another thread or "
-        "process. Or make it cheaper: do not format strings that are not printed, do not loop over elements."
+        f"If only logs need it, run {' and '.join(found.sources[:2])} only every n steps (if step % n == 0: ...), or "
+        "in another process. Or make it cheaper: do not format strings that are not printed, do not loop over elements."
     )
 
 

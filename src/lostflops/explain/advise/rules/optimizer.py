@@ -7,12 +7,14 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from lostflops.account.ledger.work import MATMUL_CLASSES
+from lostflops.collect.capture import OPTIMIZER
 from lostflops.core.estimate import Strength
 from lostflops.core.results import Evidence
 from lostflops.core.units import format_ns, format_share
 from lostflops.explain.advise.claim import Claim
 from lostflops.explain.advise.rule import Rule
 from lostflops.explain.advise.signs.computed_ranks import Computed, read_computed_ranks
+from lostflops.explain.advise.signs.job_facts import job_facts
 
 if TYPE_CHECKING:
     from lostflops.account.ledger.pieces import ComputePiece
@@ -30,12 +32,17 @@ _LARGE: Final = 0.2
 """From this share of the wall time on, the update is reported even if its kernels are long."""
 _SOME: Final = 0.1
 _CHANGE: Final = "optimizer=fused"
+_FUSED: Final = frozenset({"Adam", "AdamW", "SGD", "Adagrad"})
+"""Optimizers of torch that have a fused form; by their names also those of a program that derive from them."""
 _LINES: Final = ("compute", "idle.host", "idle.python", "idle.dependency")
 _BYTES_KEPT: Final = 7 / 20
 """Fused Adam moves this part of the bytes that are moved op by op; see the what-if."""
 
 
 def _find(case: Case) -> Iterator[Claim]:
+    kinds = {one.get("type") for ones in job_facts(case, OPTIMIZER).values() for one in ones if isinstance(one, dict)}
+    if kinds and not kinds & _FUSED:
+        return  # no other optimizer of torch has a fused form
     ranks = [one for one in read_computed_ranks(case) if _is_unfused(one)]
     phase = case.total.phases.get("optimizer", Counter())
     spent = sum(phase[line] for line in _LINES)

@@ -27,7 +27,7 @@ _FOR_PEOPLE: Final = re.compile(r"(?:^|[ /])torch/(?:utils/tensorboard/|_tensor_
 
 _PHASES: Final = (
     re.compile(r"(?:^|[ /])torch/nn/modules/module\.py:"),
-    re.compile(r"(?:^|\.)backward (?:\S*/)?torch/(?:_tensor|autograd/__init__)\.py:"),
+    re.compile(r"(?:^|\.)(?:backward|grad) (?:\S*/)?torch/(?:_tensor|autograd/__init__)\.py:"),
     re.compile(r"(?:^|[ /])torch/optim/"),
 )
 """Frames of the forward pass, the backward pass and the optimizer."""
