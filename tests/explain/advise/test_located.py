@@ -35,8 +35,8 @@ def test_a_metric_is_located_with_what_it_calls() -> None:
     stack = f"{gather}:83;all_gather_object torch/distributed/distributed_c10d.py:3000"
     [found] = locate(total(compute={FORWARD: 300, BACKWARD: 500}, comm_transfer={stack: 150}, idle_python={stack: 50}))
     assert found.what == (
-        "Meter.add at meter.py:7, calling all_gather_object, takes 20% of step time (comm.transfer 15%, "
-        "idle.python 5%)."
+        "20% of step time goes to Meter.add at meter.py:7, calling all_gather_object: comm.transfer 15%, "
+        "idle.python 5%."
     )
     assert found.named == ("Meter.add meter.py:7", "main train.py:11")
     assert found.lines == {"comm.transfer": 150, "idle.python": 50}
@@ -52,7 +52,9 @@ def test_of_two_forward_passes_the_smaller_one_is_a_loss() -> None:
     second = FORWARD.replace("train.py:10", "train.py:20")
     [found] = locate(total(compute={FORWARD: 300, second: 200, BACKWARD: 500}))
     assert found.share == 0.2
-    assert found.what.startswith("The forward pass called at train.py:10 and train.py:20 (main) costs 20%")
+    assert found.what.startswith(
+        "20% of step time is lost in the forward pass called at train.py:10 and train.py:20 (main)"
+    )
 
 
 def test_a_hook_inside_the_forward_pass_is_not_the_pass() -> None:
@@ -85,7 +87,7 @@ def test_code_that_was_generated_is_nobodys() -> None:
 
 def test_waits_in_a_pass_are_located_at_its_call() -> None:
     [found] = locate(total(compute={FORWARD: 300, BACKWARD: 500}, comm_wait={BACKWARD: 200}))
-    assert found.what == "The backward pass called at train.py:12 (main) costs 20% of step time (comm.wait 20%)."
+    assert found.what == "20% of step time is lost in the backward pass called at train.py:12 (main): comm.wait 20%."
 
 
 def test_one_line_that_calls_all_passes_is_all_there_is_to_name() -> None:

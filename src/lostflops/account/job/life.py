@@ -29,10 +29,10 @@ TRAINING: Final = "training"
 UNKNOWN: Final = "unknown"
 LIFE: Final = {
     "launching": "from the start of the command to the start of the rank's process",
-    "importing": "import of torch; from the start of the process if its begin is not known",
-    "preparing": "else from the start of the process to the first step: imports, model, data, process groups",
-    "starting": "what the first step takes beyond a normal step",
-    "compiling": "torch.compile before the first step; later what steps with it take beyond a normal step",
+    "importing": "import of torch",
+    "preparing": "all else until the first step: other imports, model, data, process groups",
+    "starting": "what the first step takes beyond a normal step, if nothing was compiled in it",
+    "compiling": "torch.compile before the first step ends; later what steps with it take beyond a normal step",
     TRAINING: "in steps, up to the time of a normal step",
     "checkpointing": "in functions that write checkpoints, on the training thread",
     "evaluating": "in forward passes without gradients between steps",

@@ -20,7 +20,9 @@ _KINDS: Final = f"""
 _FEWEST: Final = 3
 """Fewest steps of a kind: fewer are the odd ones at the edges of a job."""
 _SMALLEST: Final = 0.01
-"""A kind that takes a smaller share of the time in steps is not mentioned, unless the answers are about it."""
+"""A kind that takes a smaller share of the time in steps is not mentioned, unless the answers are about it, or it has
+many steps: a trace may be of those."""
+_MANY: Final = 0.1
 _MOST: Final = 3
 
 
@@ -46,7 +48,7 @@ def step_kinds(run: Run) -> list[StepKind]:
     found = [
         StepKind(_name(run, kind), is_main, steps, steps * ns / whole, ns)
         for kind, is_main, steps, ns in usual
-        if is_main or steps * ns >= _SMALLEST * whole
+        if is_main or steps * ns >= _SMALLEST * whole or steps >= _MANY * sum(row[2] for row in usual)
     ]
     return found if len(found) > 1 else []
 

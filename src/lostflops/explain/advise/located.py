@@ -199,15 +199,15 @@ def _describe(one: _Located, whole: int) -> str:
     >>> made = _Located(site)
     >>> made.add("comm.transfer", 30, _Sample(site, "train.py:41", (), "all_reduce"), is_lost=True)
     >>> _describe(made, 100)
-    'Meter.add at train.py:41, calling all_reduce, takes 30% of step time (comm.transfer 30%).'
+    '30% of step time goes to Meter.add at train.py:41, calling all_reduce: comm.transfer 30%.'
     """
-    calls = f", calling {one.calls.most_common(1)[0][0]}," if one.calls and one.site.does == _OWN else ""
+    lines = ", ".join(f"{line} {format_percent(ns / whole)}" for line, ns in one.lines.most_common(_MOST_NAMED))
+    share = f"{format_percent(one.ns / whole)} of step time"
+    if one.site.does == _OWN:
+        calls = f", calling {one.calls.most_common(1)[0][0]}" if one.calls else ""
+        return f"{share} goes to {one.site.function} at {one.place}{calls}: {lines}."
     places = " and ".join(place_of(frame) for frame in one.named if function_of(frame) == one.site.function)
-    what = f"{one.site.function} at {one.place}{calls} takes"
-    if one.site.does != _OWN:
-        what = f"{one.site.does.capitalize()} called at {places or one.place} ({one.site.function}) costs"
-    lines = ", ".join(f"{line} {format_percent(ns / whole)}" for line, ns in one.lines.most_common(2))
-    return f"{what} {format_percent(one.ns / whole)} of step time ({lines})."
+    return f"{share} is lost in {one.site.does} called at {places or one.place} ({one.site.function}): {lines}."
 
 
 def without_named(found: Sequence[LocatedLoss], findings: Sequence[Finding]) -> tuple[LocatedLoss, ...]:
