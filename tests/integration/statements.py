@@ -24,7 +24,7 @@ from lostflops.show.pages.page import page_of
 from lostflops.store.run import Run
 
 VERBS = (("diagnose",), ("report",), ("ranks",), ("whatif", "--all"), ("pipeline",), ("steps",))
-PER_STEP = re.compile(r"(?:, |A normal step takes )([\d.]+ [mun]?s)(?: per step\.| \(mean)")
+PER_STEP = re.compile(r"(?:, |A normal step takes )([\d.]+ [mun]?s)(?: per step\.| \((?:trimmed )?mean)")
 _PER_LINE = 2
 """What rounding may add to a sum, in ns for each part."""
 SAVING = re.compile(r"[Ss]aves? (?:about |up to |at most |the most: )?(\d+(?:\.\d)?%) of the step")

@@ -84,8 +84,7 @@ def test_the_pace_of_settled_steps(opened):
     # Of both ranks: 16 x 1, 16 x 2, 7 x 4 + 7 x 3 + 2 x 4, 16 x 1, 7 x 2 + 7 x 3 + 2 x 12
     assert pace.phases == tuple(ns * MS for ns in (16, 32, 57, 16, 59))
     assert went(run, pace) == (
-        "A normal step takes 10.0 ms (mean of 8 without the fastest and the slowest fifth; "
-        "95% take up to 16.5 ms): outside 32.8%, backward 31.7%, forward "
+        "A normal step takes 10.0 ms (trimmed mean of 8 steps): outside 32.8%, backward 31.7%, forward "
         "17.8%, data 8.9%, optimizer 8.9%."
     )
     assert [row[0] for row in phases(pace).rows] == ["data", "forward", "backward", "optimizer", "outside"]

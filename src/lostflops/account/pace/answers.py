@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 MOST_STEPS: Final = 20
 """Number of newest steps that are listed, and of slowest steps."""
+_FOR_PERCENTILES: Final = 20
+"""Fewest steps of which one in twenty is slower than a 95th percentile."""
 _SHORT: Final = {"forward": "fwd", "backward": "bwd", "optimizer": "optim", "outside": "rest"}
 _MARKS: Final = ("first", "compiled", "profiled", "skipped")
 
@@ -150,10 +152,9 @@ def went(run: Run, pace: JobPace) -> str:
     of_pace = normal is not None and normal.attempt == pace.attempt
     step, how = pace.p50, f"median of {pace.settled:,}"
     if normal is not None and of_pace:
-        step, how = normal.location.value, f"mean of {pace.settled:,} without the fastest and the slowest fifth"
-    return (
-        f"A normal step takes {format_ns(round(step))} ({how}; 95% take up to {format_ns(round(pace.p95))}): {shares}."
-    )
+        step, how = normal.location.value, f"trimmed mean of {pace.settled:,} steps"
+    most = f"; 95% take up to {format_ns(round(pace.p95))}" if pace.settled >= _FOR_PERCENTILES else ""
+    return f"A normal step takes {format_ns(round(step))} ({how}{most}): {shares}."
 
 
 def notes(run: Run, paces: Sequence[JobPace], pace: JobPace) -> Iterator[str]:
