@@ -90,7 +90,7 @@ def test_a_rank(folder, ask):
             3,
             2,
             *used.values(),
-            *[False, True, False],
+            *[None, False, True, False],
         ),
         (
             0,
@@ -104,7 +104,7 @@ def test_a_rank(folder, ask):
             None,
             99,
             0,
-            *[None] * 10,
+            *[None] * 11,
             False,
             False,
             False,

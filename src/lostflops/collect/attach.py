@@ -24,7 +24,7 @@ def attach(settings: Settings | None = None) -> Recorder | None:
     if current.recorder is not None or chosen is None:
         return current.recorder
     _prepare_torch(os.environ)
-    recorder = current.recorder = Recorder(chosen)
+    recorder = current.recorder = Recorder(chosen, current.import_began)
     try:
         install(recorder)
         recorder.forward_calls = ForwardCalls(recorder)

@@ -22,7 +22,6 @@ from typing import Any, Final
 from torch.compiler import is_compiling
 
 from lostflops._version import __version__
-from lostflops.collect import current
 from lostflops.collect.budget import EDGES_ONLY, NO_RING, OFF, Budget
 from lostflops.collect.capture import BEGAN, ENDED, STOPPED, VERSION
 from lostflops.collect.compilations import Compilations
@@ -41,7 +40,7 @@ _CLOCK_EVERY: Final = 60_000_000_000
 
 
 class Recorder:
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, import_began: int | None = None) -> None:
         self.settings = settings
         self.is_off = self._was_off = False
         self.rank, self.world_size, self.local_rank = 0, 1, 0
@@ -69,8 +68,9 @@ class Recorder:
         self._device: Any = None
         self._peak_memory: Callable[[], int] = _process_memory
         self._offset = time.time_ns() - time.monotonic_ns()
-        self._attached, self.group_setup = time.monotonic_ns(), 0
-        """When the hooks were set, and the time spent so far in making process groups, in ns."""
+        self._attached, self.group_setup, self.import_began = time.monotonic_ns(), 0, import_began
+        """When the hooks were set, the time spent so far in making process groups, and when the import of torch began,
+        in ns."""
         self._hidden: Any = None
         self.forward_calls: Any = None
         """Watches modules; set when hooks are installed."""
@@ -373,7 +373,7 @@ class Recorder:
             {"kind": "session", "version": VERSION, "host": self.host, "pid": os.getpid(), "wall": self.wall(now),
              "monotonic": now, "lostflops": __version__, **found}
         )  # fmt: skip
-        times = {"command": self.settings.began, "process": process_start(), "import": current.import_began}
+        times = {"command": self.settings.began, "process": process_start(), "import": self.import_began}
         times["torch"] = self.wall(self._attached)
         self.put({"kind": "job", "key": BEGAN, "value": {**times, "process_group": self.group_setup}})
         for what in self.unseen:

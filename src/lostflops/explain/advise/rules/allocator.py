@@ -28,6 +28,11 @@ _OFTEN: Final = 1 / 3
 and one rank alone is a straggler."""
 _NO_CACHE: Final = 0.1
 """With more calls to the driver than this for each kernel, no cache is between: a warm one serves nearly all."""
+_ABOUT_EMPTYING: Final = {
+    True: " Remove torch.cuda.empty_cache() from the loop.",
+    False: "",
+    None: " If the loop calls torch.cuda.empty_cache(), remove that.",
+}
 _MANY: Final = 100
 """A trace without steps must have at least this many calls: fewer may be start-up."""
 
@@ -107,7 +112,7 @@ def _fix(case: Case, names: set[str], calls: float) -> str:
             "The caching allocator seems to be off, because so many calls reach the driver: unset "
             "PYTORCH_NO_CUDA_MEMORY_CACHING, and look for a custom one (torch.cuda.memory.CUDAPluggableAllocator)."
         )
-    empties = " Remove torch.cuda.empty_cache() from the loop." if _has_emptied(case) else ""
+    empties = _ABOUT_EMPTYING[_has_emptied(case)]
     pressure = f"{empties} If memory is nearly full, use a smaller batch." if freed else ""
     return (
         "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True. Keep batch shapes the same from step to step (pad, or "
@@ -115,13 +120,14 @@ def _fix(case: Case, names: set[str], calls: float) -> str:
     )
 
 
-def _has_emptied(case: Case) -> bool:
-    """Return whether the program was seen to empty the cache, in Python's events or in samples."""
-    ((seen,),) = case.run.rows(
+def _has_emptied(case: Case) -> bool | None:
+    """Return whether the program was seen to empty the cache, in Python's events or in samples; None without these."""
+    ((seen, is_known),) = case.run.rows(
         """select exists (select 1 from events where contains(name, 'empty_cache'))
-               or exists (select 1 from samples where contains(stack, 'empty_cache '))"""
+               or exists (select 1 from samples where contains(stack, 'empty_cache ')),
+               exists (select 1 from events where kind = 'python') or exists (select 1 from samples)"""
     )
-    return bool(seen)
+    return bool(seen) if is_known or seen else None
 
 
 RULE: Final = Rule(
