@@ -286,12 +286,10 @@ def _report(folder: Path, as_json: bool) -> None:
         return
     short = card(answer)
     job = answer.to_json().get("job") or {}
-    is_training = not job or job["is_training"]
-    if is_training:
-        following = command("diagnose" if short.blocks else "report", folder)
-    else:
-        following = command("report", folder, "--job")
-    short = replace(short, next_command=following, other_command=command("open", folder), run=name_run(folder))
+    whole = [] if not job or job["is_training"] else [command("report", folder, "--job")]
+    following = [*([command("diagnose", folder)] if short.blocks else []), *whole, command("report", folder)]
+    other = [*whole, command("open", folder)] if short.blocks else [command("open", folder)]
+    short = replace(short, next_command=following[0], other_command=other[0], run=name_run(folder))
     show(short, False, sys.stderr)
 
 
