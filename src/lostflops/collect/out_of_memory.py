@@ -48,7 +48,7 @@ _MOST_SHAPES: Final = 5
 
 
 def ending(error: BaseException) -> BaseException | None:
-    """Return the out-of-memory error among those that end this program; None if there is none."""
+    """Return the out-of-memory error among those that end this program; None if no error is one."""
     return next((one for one in _chain(error) if _is_of_memory(one)), None)
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 from lostflops.collect.capture import OPTIMIZER
 
 _MOST: Final = 32
-"""Optimizers that are told apart; a program that makes new ones all the time has no kinds."""
+"""Types and sizes of optimizers that get a number; steps of further ones have no kind."""
 
 
 class StepKinds:

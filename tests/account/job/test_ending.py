@@ -1,4 +1,4 @@
-"""How a job ended is told by what its ranks, their launcher and the command said, whoever of them could."""
+"""The sentence on how a job ended comes from whatever its ranks, their launcher and the command could record."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def command(code: int | None = None, signal: int | None = None) -> Record:
     return fact("command", {"start": BASE, "stop": BASE + 3_000 * MS, "exit_code": code, "signal": signal})
 
 
-def told(folder: Path, ranks: Sequence[list[Record]]) -> str:
+def describe_end(folder: Path, ranks: Sequence[list[Record]]) -> str:
     for number, records in enumerate(ranks):
         write(folder / "capture", number, frames(number, f"rank-{number}", records))
     ingest([folder / "capture"], folder, workers=1)
@@ -136,7 +136,7 @@ well = fact("ended", {"wall": BASE + 1_500 * MS, "error": None, "stack": None})
     ],
 )
 def test_the_sentence(tmp_path: Path, ranks: list[list[Any]], sentence: str) -> None:
-    assert told(tmp_path, ranks) == sentence
+    assert describe_end(tmp_path, ranks) == sentence
 
 
 def test_a_restart_that_went_well_ended_well(tmp_path: Path) -> None:

@@ -118,3 +118,10 @@ def test_a_finding_that_explains_less_than_half_leaves_the_loss(claimed: int, is
     other: Any = SimpleNamespace(what="Elsewhere.", fix="", evidence=(), lost_ns=200)
     assert without_named(found, [other]) == found
     assert format_percent(found[0].share) == "20%"
+
+
+def test_line_12_is_not_line_1() -> None:
+    stack = "main train.py:11;Meter.add meter.py:1"
+    found = locate(total(compute={FORWARD: 800}, idle_python={stack: 200}))
+    other: Any = SimpleNamespace(what="It logs at meter.py:12 and train.py:112.", fix="", evidence=(), lost_ns=200)
+    assert without_named(found, [other]) == found

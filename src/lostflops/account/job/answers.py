@@ -47,7 +47,7 @@ def report_job(run: Run) -> tuple[Section, Table, Table] | None:
     rows = tuple(
         (line, round(life[line] / ranks), life[line] / whole, what) for line, what in LIFE.items() if life[line]
     )
-    fields = (Field("line"), Field("ns", "ns", "mean of ranks"), Field("share", "share"), Field("meaning"))
+    fields = (Field("line"), Field("ns", "ns", "time"), Field("share", "share"), Field("meaning"))
     section = Section(
         JOB, "The whole job", _describe(ending_of(run), life, round(whole / ranks)), Table("life", "", fields, rows)
     )

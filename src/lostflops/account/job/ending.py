@@ -116,7 +116,7 @@ def ending_of(run: Run) -> Ending | None:
     silent = [one for one in ends if not (one.is_ended or one.has_failed or one.signal or one.is_well)]
     is_unseen = not any(one.is_seen for one in ends)
     if failed and failed[0].is_consequence and is_unseen and len(silent) == 1:
-        failed.insert(0, silent[0])  # it was killed by nobody knows whom, and the others noticed
+        failed.insert(0, silent[0])  # it was killed without a record, and the others noticed
     if not (failed or code or received):
         return None
     first = failed[0] if failed else None

@@ -84,10 +84,15 @@ _ATTEMPTS: Final = """
     from attempts left join timed using (rank, attempt)
     where start is not null order by rank, start, attempt"""
 _LATEST: Final = 1 << 61
-"""No clock shows a later time, in ns: what does is of a stranger."""
-_FACTS: Final = (
-    f"select rank, attempt, key, value from job where key in ('{BEGAN}', '{ENDED}', '{COMMAND}', '{STOPPED}')"
-)
+"""No clock shows a later time, in ns; a capture may come from anybody."""
+_TIMES: Final = {
+    BEGAN: {name: name for name in ("command", "process", "import", "torch")},
+    ENDED: {"ended": "wall"},
+    STOPPED: {"stopped": "wall"},
+    COMMAND: {"stop": "stop"},
+}
+"""Facts that have times, and what each time is called in them."""
+_FACTS: Final = f"select rank, attempt, key, value from job where key in {tuple(_TIMES)}"
 _STEP_LINES: Final = (
     *("checkpointing", "evaluating", TRAINING, TRAINING, "compiling", "starting", "profiling", "stalled"),
 )
@@ -119,10 +124,8 @@ def _read_lives(run: Run) -> dict[int, list[tuple[Counter[str], int, int]]]:
         if attempt < newest:  # the command went on without this rank
             known = {name: ns for name, ns in known.items() if name != "stop"}
         marks = _Marks.of(known, start, written, first, last, is_first=is_new)
-        own, latest = (
-            _split_attempt(marks, steps.get((rank, attempt)), is_timed=is_timed, is_cut="stopped" in known),
-            marks.left,
-        )
+        own = _split_attempt(marks, steps.get((rank, attempt)), is_timed=is_timed, is_cut="stopped" in known)
+        latest = marks.left
         early = time_within(compiled.get((rank, attempt), ()), marks.torch, marks.written if first is None else first)
         line = "preparing" if own["preparing"] >= early else UNKNOWN
         own.update({line: -min(early, own[line]), "compiling": min(early, own[line])})
@@ -145,15 +148,8 @@ def _read_facts(run: Run) -> dict[tuple[int, int], dict[str, int]]:
     """Return what each process and its command said of its times, in ns."""
     found: dict[tuple[int, int], dict[str, int]] = {}
     for rank, attempt, key, value in run.rows(_FACTS):
-        told = json.loads(value)
-        names = {
-            BEGAN: ("command", "process", "import", "torch"),
-            ENDED: ("wall",),
-            COMMAND: ("stop",),
-            STOPPED: ("stopped",),
-        }[key]
-        told = {"stopped": told.get("wall")} if key == STOPPED and isinstance(told, dict) else told
-        times = {name: told.get(name) for name in names} if isinstance(told, dict) else {}
+        fact = json.loads(value)
+        times = {name: fact.get(own) for name, own in _TIMES[key].items()} if isinstance(fact, dict) else {}
         found.setdefault((rank, attempt), {}).update(
             {name: ns for name, ns in times.items() if type(ns) is int and 0 <= ns < _LATEST}
         )
@@ -194,7 +190,7 @@ class _Marks:
         command = min(facts.get("command", process), process) if is_first else process
         end = max(start, last or start)
         stop = max(end, written or end)
-        ended = min(max(end, facts.get("wall", stop)), stop)
+        ended = min(max(end, facts.get("ended", stop)), stop)
         return cls(command, process, imports, torch, start, first, end, ended, stop, max(stop, facts.get("stop", stop)))
 
 

@@ -184,8 +184,10 @@ def _describe_command(start: int | None, stop: int, status: int) -> dict[str, in
 
 
 def _describe_status(status: int) -> str:
+    from lostflops.account.job.ending import name_signal
+
     if os.WIFSIGNALED(status):
-        return f"was ended by {signal.Signals(os.WTERMSIG(status)).name}"
+        return f"was ended by {name_signal(os.WTERMSIG(status))}"
     return f"ended with exit code {os.waitstatus_to_exitcode(status)}"
 
 

@@ -4,7 +4,7 @@ Rules know some causes; users find others. Stack samples show which line of the 
 of the ledger. What modules, backward passes and optimizers compute is no loss, unless the same module is called from a
 second place: then the smaller call may be one too many. Waits, transfers and Python are losses wherever they are. What
 the program computes itself outside of these passes is one from a tenth of the time on: a loss function takes less, and
-without modules nobody knows what a pass is. All this says where to look, and not yet what to change.
+without modules it is not known what a pass is. All this says where to look, and not yet what to change.
 """
 
 from __future__ import annotations
@@ -220,5 +220,6 @@ def without_named(found: Sequence[LocatedLoss], findings: Sequence[Finding]) -> 
 
 
 def _names(finding: Finding, place: str) -> bool:
+    """Return whether a finding names a line; line 12 is not line 1."""
     texts = (finding.what, finding.fix, *(str(one) for one in finding.evidence))
-    return any(place in text for text in texts)
+    return any(re.search(rf"{re.escape(place)}(?!\d)", text) for text in texts)

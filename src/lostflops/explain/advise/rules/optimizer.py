@@ -33,7 +33,7 @@ _LARGE: Final = 0.2
 _SOME: Final = 0.1
 _CHANGE: Final = "optimizer=fused"
 _FUSED: Final = frozenset({"Adam", "AdamW", "SGD", "Adagrad"})
-"""Optimizers of torch that have a fused form; by their names also those of a program that derive from them."""
+"""Classes of optimizers in torch that have a fused form."""
 _LINES: Final = ("compute", "idle.host", "idle.python", "idle.dependency")
 _BYTES_KEPT: Final = 7 / 20
 """Fused Adam moves this part of the bytes that are moved op by op; see the what-if."""
